@@ -1,0 +1,522 @@
+"""The branch-and-bound loop.
+
+The engine knows nodes, bounds and incumbents; all mathematics is behind `bnb.problem.Problem`.
+Its promise: the final bound is the smallest certified bound over everything that was ever cut off,
+closed or left open, so OPTIMAL can only be said when that bound meets a checked incumbent.
+"""
+
+from __future__ import annotations
+
+import math
+import queue as thread_queue
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from . import checkpoint as checkpoints
+from .branching import PseudoCost, UserRule, make_rule
+from .log import SearchLog
+from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
+from .queue import SELECTIONS, Node, NodeQueue
+from .result import Reason, Result, Status, Tolerance, TraceRow, relative_gap
+
+STOP = "stop"
+"""Returned by a callback to end the search."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What callbacks see: a snapshot of the search."""
+
+    nodes: int
+    open: int
+    bound: float
+    objective: float
+    incumbent: np.ndarray | None
+    seconds: float
+
+
+Callback = Callable[[Progress], Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of `solve`; see there."""
+
+    gap: float = 1e-4
+    absolute_gap: float = 1e-9
+    time_limit: float = math.inf
+    node_limit: int | None = None
+    memory_limit: float = math.inf
+    selection: str = "best"
+    branching: str | UserRule = "pseudocost"
+    threads: int = 1
+    seed: int = 0
+    feasibility: float = 1e-6
+    start: np.ndarray | None = None
+    on_node: Callback | None = None
+    on_incumbent: Callback | None = None
+    verbose: int = 0
+    log_stream: TextIO | None = None
+    checkpoint: str | Path | None = None
+    checkpoint_interval: float = 60.0
+    resume: bool = False
+    keep_tree: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("gap", "absolute_gap", "feasibility"):
+            value = getattr(self, name)
+            if not (np.isscalar(value) and np.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
+        for name in ("time_limit", "memory_limit", "checkpoint_interval"):
+            value = getattr(self, name)
+            if not (np.isscalar(value) and value > 0):
+                raise ValueError(f"{name} must be > 0, got {value!r}")
+        if self.node_limit is not None and self.node_limit < 1:
+            raise ValueError(f"node_limit must be >= 1 or None, got {self.node_limit!r}")
+        if not isinstance(self.threads, int) or self.threads < 1:
+            raise ValueError(f"threads must be an integer >= 1, got {self.threads!r}")
+        if self.selection not in SELECTIONS:
+            raise ValueError(f"selection must be one of {SELECTIONS}, got {self.selection!r}")
+        if self.resume and self.checkpoint is None:
+            raise ValueError("resume=True needs checkpoint=PATH, the file to resume from")
+
+
+def solve(problem: Problem, **options: Any) -> Result:
+    """Minimise `problem` to proven optimality.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to solve.
+    gap, absolute_gap : float
+        Stop when ``objective - bound <= max(absolute_gap, gap * |objective|)``.
+    time_limit : float
+        Seconds.
+    node_limit : int, optional
+        Nodes to evaluate at most.
+    memory_limit : float
+        Resident memory of the process, in MiB.
+    selection : {"best", "depth", "hybrid"}
+        Node selection; "hybrid" dives until there is an incumbent.
+    branching : {"pseudocost", "fractional", "first"} or callable
+        "pseudocost" starts with strong branching; a callable gets (node, evaluation, candidates)
+        and returns a candidate.
+    threads : int
+        Nodes evaluated at once. One thread is deterministic: same nodes, same path.
+    seed : int
+        For heuristics that draw at random.
+    feasibility : float
+        Largest violation, as measured by `Problem.check`, that an incumbent may have.
+    start : ndarray, optional
+        A solution to start from.
+    on_node, on_incumbent : callable, optional
+        Called with a `Progress`; may return `bnb.STOP`, or a solution to try.
+    verbose : {0, 1, 2}
+        Log: silent, with times, or without times (comparable between runs).
+    checkpoint : path, optional
+        File to save the search to every `checkpoint_interval` seconds and at its end.
+    resume : bool
+        Continue from `checkpoint` if the file exists.
+    keep_tree : bool
+        Record every node in `Result.tree`, for pictures.
+
+    Returns
+    -------
+    Result
+    """
+    try:
+        checked = Options(**options)
+    except TypeError as error:
+        known = ", ".join(Options.__dataclass_fields__)
+        raise TypeError(f"{error}; the options of bnb.solve are: {known}") from None
+    return _Search(problem, checked).run()
+
+
+def _resident_mib() -> float:
+    """Peak resident memory, the same unit on every system."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024**2 if sys.platform == "darwin" else 1024)
+
+
+class _Search:
+    """One run: the open nodes, the incumbent and the counters."""
+
+    def __init__(self, problem: Problem, options: Options) -> None:
+        self.problem = problem
+        self.options = options
+        self.tolerance = Tolerance(options.gap, options.absolute_gap)
+        self.rule = make_rule(options.branching)
+        self.queue = NodeQueue(options.selection)
+        self.log = SearchLog(options.verbose, options.log_stream)
+        self.in_flight: dict[Future[Evaluation], Node] = {}
+        self.x: np.ndarray | None = None
+        self.objective = math.inf
+        self.violation = math.inf
+        self.settled = math.inf  # smallest bound of anything cut off or closed
+        self.root_bound = -math.inf
+        self.explored = 0.0
+        self.nodes = self.pruned = self.probes = self.created = 0
+        self.relaxation_seconds = 0.0
+        self.seconds_before = 0.0
+        self.reason: Reason | None = None
+        self.unbounded = False
+        self.interrupted = False
+        self.begun = False
+        self.trace: list[TraceRow] = []
+        self.tree: list[tuple[int, int, float, str]] = []
+        self.started = time.monotonic()
+        self.saved = self.started
+
+    # -- the loop ---------------------------------------------------------------------------
+
+    def run(self) -> Result:
+        """Search until the gap is closed or a limit is met, and report."""
+        self.log.start(f"Branch and bound: {self.problem.fingerprint()}")
+        with self._graceful_interrupt():
+            try:
+                self._begin()
+                if self.options.threads == 1:
+                    self._run_serial()
+                else:
+                    self._run_threads()
+            except KeyboardInterrupt:
+                if self.interrupted:  # asked twice: the user wants out, not a result
+                    raise
+                self.interrupted = True
+            except UnboundedError:
+                self.unbounded = True
+        if self.interrupted:
+            self.reason = Reason.INTERRUPT
+        result = self._result()
+        if self.options.checkpoint is not None:
+            self._save()
+        self.log.finish(result)
+        return result
+
+    @contextmanager
+    def _graceful_interrupt(self) -> Iterator[None]:
+        """Let the first Ctrl-C end the search between two nodes; a second one is the usual."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def on_signal(number: int, frame: Any) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+
+        previous = signal.signal(signal.SIGINT, on_signal)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+    def _begin(self) -> None:
+        if self.options.start is not None:
+            self._offer("S", np.asarray(self.options.start, dtype=float))
+            if self.x is None:
+                raise ValueError("start is not a feasible solution of the problem")
+        prepared = self._prepare()
+        path = self.options.checkpoint
+        if self.options.resume and path is not None and Path(path).exists():
+            self._restore(checkpoints.read(Path(path), self.problem.fingerprint()))
+        else:
+            self.root_bound = prepared
+            self.queue.push(Node(self.problem.root(), prepared))
+        self.begun = True
+
+    def _prepare(self) -> float:
+        """Let the problem presolve; returns its bound on the whole problem."""
+        begin = time.perf_counter()
+        found = self.problem.prepare(self._goal())
+        if found is None:
+            return -math.inf
+        spent = time.perf_counter() - begin
+        self.relaxation_seconds += spent if found.seconds is None else found.seconds
+        self._offer_all(found)
+        return found.bound
+
+    def _run_serial(self) -> None:
+        while len(self.queue) and not self._finished():
+            node = self.queue.pop()
+            try:
+                if self._worth(node):
+                    self._process(node, self._evaluate(self.problem, node, self._goal()))
+            except BaseException:
+                self.queue.push(node)  # an interrupted node stays open: its bound still counts
+                raise
+            self._report()
+
+    def _run_threads(self) -> None:
+        workers: thread_queue.SimpleQueue[Problem] = thread_queue.SimpleQueue()
+        workers.put(self.problem)
+        for _ in range(self.options.threads - 1):
+            workers.put(self.problem.worker())
+
+        def task(node: Node, goal: Goal) -> Evaluation:
+            worker = workers.get()
+            try:
+                return self._evaluate(worker, node, goal)
+            finally:
+                workers.put(worker)
+
+        with ThreadPoolExecutor(self.options.threads) as pool:
+            try:
+                while (len(self.queue) or self.in_flight) and not self._finished():
+                    while len(self.queue) and len(self.in_flight) < self.options.threads:
+                        node = self.queue.pop()
+                        if self._worth(node):
+                            self.in_flight[pool.submit(task, node, self._goal())] = node
+                    if self.in_flight:
+                        done, _ = wait(self.in_flight, timeout=0.5, return_when=FIRST_COMPLETED)
+                        for future in sorted(done, key=lambda f: self.in_flight[f].number):
+                            evaluation = future.result()
+                            self._process(self.in_flight.pop(future), evaluation)
+                    self._report()
+            finally:
+                for node in self.in_flight.values():
+                    self.queue.push(node)
+                self.in_flight.clear()
+
+    def _worth(self, node: Node) -> bool:
+        if node.bound < self.cutoff:
+            return True
+        self.pruned += 1
+        self._close(node, node.bound, "pruned")
+        return False
+
+    def _evaluate(self, problem: Problem, node: Node, goal: Goal) -> Evaluation:
+        if node.evaluation is not None:  # probed already by strong branching
+            return node.evaluation
+        begin = time.perf_counter()
+        evaluation = problem.evaluate(node.state, goal)
+        if evaluation.seconds is None:
+            evaluation.seconds = time.perf_counter() - begin
+        return evaluation
+
+    def _process(self, node: Node, evaluation: Evaluation) -> None:
+        """Take in an evaluated node: learn, try its solutions, and split or close it."""
+        self.nodes += 1
+        if node.evaluation is None:
+            self.relaxation_seconds += evaluation.seconds or 0.0
+            self.rule.learn(node, evaluation.bound)
+            self._offer_all(evaluation)
+        self.settled = min(self.settled, evaluation.removed)
+        node.bound = max(node.bound, evaluation.bound)
+        if node.parent < 0:
+            self.root_bound = node.bound
+        self._call(self.options.on_node)
+        if node.bound >= self.cutoff:
+            self._close(node, node.bound, "cut off")
+        elif not evaluation.candidates:
+            self._close(node, node.bound, "leaf")
+        else:
+            self._split(node, evaluation)
+
+    def _split(self, node: Node, evaluation: Evaluation) -> None:
+        candidate, children = self.rule.choose(
+            node, evaluation, lambda c: self._probe(node, evaluation, c)
+        )
+        if children is None:
+            children = self._children(node, evaluation, candidate)
+        for child in children:
+            child.weight = node.weight / max(1, len(children))
+            self.queue.push(child)
+        if not children:
+            self.explored += node.weight
+        self._record(node, "split")
+        node.evaluation = None
+
+    def _children(self, node: Node, evaluation: Evaluation, candidate: Candidate) -> list[Node]:
+        children = []
+        distances = (candidate.down, candidate.up)
+        for side, state in enumerate(self.problem.branch(node.state, evaluation, candidate)):
+            self.created += 1
+            origin = (candidate.key, side, distances[min(side, 1)], node.bound)
+            children.append(
+                Node(state, node.bound, node.depth + 1, self.created, node.number, origin=origin)
+            )
+        return children
+
+    def _probe(self, node: Node, evaluation: Evaluation, candidate: Candidate) -> list[Node]:
+        """Strong branching: evaluate the children now, and keep what was learned."""
+        children = self._children(node, evaluation, candidate)
+        goal = self._goal(probe=True)
+        for child in children:
+            found = self._evaluate(self.problem, child, goal)
+            self.probes += 1
+            self.relaxation_seconds += found.seconds or 0.0
+            self.rule.learn(child, found.bound)
+            self._offer_all(found)
+            child.bound = max(child.bound, found.bound)
+            child.evaluation = found
+        return children
+
+    # -- incumbents and bounds --------------------------------------------------------------
+
+    @property
+    def cutoff(self) -> float:
+        """Bound at which a node is cut off."""
+        return self.tolerance.cutoff(self.objective)
+
+    def _goal(self, probe: bool = False) -> Goal:
+        deadline = self.started + self.options.time_limit
+        return Goal(
+            self.cutoff, self.objective, self.x, deadline, probe, self.options.seed,
+            lambda: self.interrupted, self.tolerance,
+        )
+
+    def _offer_all(self, evaluation: Evaluation) -> None:
+        for source, x in evaluation.solutions:
+            self._offer(source, x)
+
+    def _offer(self, source: str, x: np.ndarray) -> None:
+        """Take `x` as incumbent if the original problem says that it is feasible and better."""
+        objective, violation = self.problem.check(x)
+        if not violation <= self.options.feasibility or not objective < self.objective:
+            return
+        self.x, self.objective, self.violation = np.array(x), float(objective), float(violation)
+        self.queue.found_incumbent()
+        self._note(source)
+        self._call(self.options.on_incumbent)
+
+    def _close(self, node: Node, bound: float, fate: str) -> None:
+        self.settled = min(self.settled, bound)
+        self.explored += node.weight
+        self._record(node, fate)
+
+    def _record(self, node: Node, fate: str) -> None:
+        if self.options.keep_tree:
+            self.tree.append((node.number, node.parent, node.bound, fate))
+
+    def _bound(self) -> float:
+        flying = min((node.bound for node in self.in_flight.values()), default=math.inf)
+        if not self.begun:  # presolve may offer solutions before there is a root
+            return -math.inf
+        return min(self.settled, flying, self.queue.lowest_bound())
+
+    # -- limits, callbacks, reports ---------------------------------------------------------
+
+    def _finished(self) -> bool:
+        options = self.options
+        if self.reason is not None or self.interrupted:
+            return True
+        if self.tolerance.closed(self.objective, self._bound()):
+            self.reason = Reason.GAP
+        elif self._seconds() - self.seconds_before >= options.time_limit:
+            self.reason = Reason.TIME
+        elif options.node_limit is not None and self.nodes >= options.node_limit:
+            self.reason = Reason.NODES
+        elif options.memory_limit < math.inf and _resident_mib() >= options.memory_limit:
+            self.reason = Reason.MEMORY
+        return self.reason is not None
+
+    def _seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self.started
+
+    def _call(self, callback: Callback | None) -> None:
+        if callback is None:
+            return
+        progress = Progress(
+            self.nodes, len(self.queue), min(self._bound(), self.objective), self.objective,
+            self.x, self._seconds(),
+        )
+        answer = callback(progress)
+        if isinstance(answer, str) and answer == STOP:
+            self.reason = Reason.CALLBACK
+        elif answer is not None:
+            self._offer("U", np.asarray(answer, dtype=float))
+
+    def _note(self, source: str) -> None:
+        bound = min(self._bound(), self.objective)
+        row = TraceRow(
+            self._seconds(), self.nodes, bound, self.objective, len(self.queue), source
+        )
+        self.trace.append(row)
+        self.log.row(
+            source, row.nodes, row.open, self.explored, bound, row.objective, row.seconds
+        )
+
+    def _report(self) -> None:
+        bound = min(self._bound(), self.objective)
+        if not self.trace or bound > self.trace[-1].bound:
+            self._note("")
+        interval = self.options.checkpoint_interval
+        if self.options.checkpoint is not None and time.monotonic() - self.saved > interval:
+            self._save()
+
+    def _result(self) -> Result:
+        bound = self._bound()
+        crossed = self.tolerance.crossed(self.objective, bound)
+        if self.x is not None:
+            bound = min(bound, self.objective)
+        exhausted = not len(self.queue)
+        if self.unbounded:
+            status, bound = Status.UNBOUNDED, -math.inf
+        elif crossed:
+            status = Status.INVALID
+        elif self.tolerance.closed(self.objective, bound):
+            status, self.reason = Status.OPTIMAL, Reason.GAP
+        elif self.x is not None:
+            status = Status.FEASIBLE
+        elif exhausted and bound == math.inf:
+            status = Status.INFEASIBLE
+        else:
+            status = Status.NO_SOLUTION
+        self._note("")
+        return Result(
+            status, self.reason or Reason.EXHAUSTED, self.x, self.objective, bound,
+            relative_gap(self.objective, bound), self.root_bound, self.violation, max(self.nodes, 1),
+            len(self.queue), self.pruned, self.probes, self._seconds(), self.relaxation_seconds,
+            self.trace, self.tree,
+        )
+
+    # -- checkpoints ------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        number = checkpoints.encode_float
+        open_nodes = [*self.queue, *self.in_flight.values()]
+        data = {
+            "version": checkpoints.VERSION,
+            "fingerprint": self.problem.fingerprint(),
+            "nodes": self.nodes, "pruned": self.pruned, "probes": self.probes,
+            "created": self.created, "explored": self.explored,
+            "settled": number(self.settled), "root_bound": number(self.root_bound),
+            "seconds": self._seconds(), "relaxation_seconds": self.relaxation_seconds,
+            "x": None if self.x is None else self.x.tolist(),
+            "pseudocosts": self.rule.state() if isinstance(self.rule, PseudoCost) else [],
+            "open": [
+                [self.problem.encode(n.state), number(n.bound), n.depth, n.number, n.parent,
+                 n.weight]
+                for n in open_nodes
+            ],
+        }
+        checkpoints.write_atomically(Path(str(self.options.checkpoint)), data)
+        self.saved = time.monotonic()
+
+    def _restore(self, data: dict[str, Any]) -> None:
+        self.nodes, self.pruned = data["nodes"], data["pruned"]
+        self.probes, self.created = data["probes"], data["created"]
+        self.explored, self.settled = data["explored"], float(data["settled"])
+        self.root_bound = float(data["root_bound"])
+        self.seconds_before = data["seconds"]
+        self.relaxation_seconds = data["relaxation_seconds"]
+        if isinstance(self.rule, PseudoCost):
+            self.rule.restore(data["pseudocosts"])
+        for state, bound, depth, number, parent, weight in data["open"]:
+            self.queue.push(
+                Node(self.problem.decode(state), float(bound), depth, number, parent, weight)
+            )
+        if data["x"] is not None:
+            self._offer("S", np.asarray(data["x"], dtype=float))

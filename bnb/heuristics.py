@@ -1,0 +1,182 @@
+"""Incumbents for mixed-integer QPs: rounding, diving, swaps and annealing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse as sp
+
+from .local_search import BinaryLocalSearch
+from .problem import Goal
+
+if TYPE_CHECKING:
+    from .miqp import MIQP
+
+Found = list[tuple[str, np.ndarray]]
+
+_ANNEAL_RUNS = 4
+_MOVES_PER_VARIABLE = 2000
+_SWAP_TRIALS = 60
+
+
+def snap(x: np.ndarray, lb: np.ndarray, ub: np.ndarray, integer: np.ndarray) -> np.ndarray:
+    """Round what must be whole and clip to the bounds."""
+    x = np.clip(x, lb, ub)
+    x[integer] = np.round(x[integer])
+    return x
+
+
+def falls_forever(
+    P: sp.csr_matrix, q: np.ndarray, A: sp.csr_matrix, l: np.ndarray, u: np.ndarray,  # noqa: E741
+    lb: np.ndarray, ub: np.ndarray,
+) -> bool:
+    """Whether some direction d keeps Pd = 0, stays feasible for ever and has qᵀd < 0.
+
+    One linear program over the recession cone, cut to a unit box.
+    """
+    low = np.where(np.isfinite(lb), 0.0, -1.0)
+    high = np.where(np.isfinite(ub), 0.0, 1.0)
+    upper, lower = np.isfinite(u), np.isfinite(l)
+    rows = sp.vstack([A[upper], -A[lower]], format="csr")
+    answer = scipy.optimize.linprog(
+        q, A_ub=rows, b_ub=np.zeros(rows.shape[0]), A_eq=P, b_eq=np.zeros(P.shape[0]),
+        bounds=np.column_stack([low, high]), method="highs",
+    )
+    return bool(answer.status == 0 and answer.fun < -1e-7 * max(1.0, np.abs(q).max()))
+
+
+class Finder:
+    """Looks for solutions of one MIQP and remembers the best."""
+
+    def __init__(
+        self, problem: MIQP, best: float = np.inf, best_x: np.ndarray | None = None
+    ) -> None:
+        self._problem = problem
+        self.best = best
+        self.best_x = best_x
+
+    def _keep(self, source: str, x: np.ndarray, found: Found) -> bool:
+        objective, violation = self._problem.check(x)
+        if violation <= 1e-6 and objective < self.best:
+            self.best, self.best_x = objective, x
+            found.append((source, x))
+            return True
+        return False
+
+    def at_root(self, x: np.ndarray, goal: Goal) -> Found:
+        """Round and dive from the first relaxation, then improve."""
+        if goal.incumbent is not None:
+            self.best, self.best_x = goal.objective, goal.incumbent
+        found = self.round(x, goal)
+        box = self._problem.root()
+        found += self._dive(x, box.lb, box.ub, goal)
+        return found + self.improve(goal)
+
+    def at_node(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, goal: Goal) -> Found:
+        """Round the node's relaxation, often while there is no incumbent, else now and then."""
+        problem = self._problem
+        problem.evaluations += 1
+        whole = x[problem.is_integer]
+        fractional = np.abs(whole - np.round(whole)) > 1e-4
+        due = problem.evaluations % 10 == 0 or goal.incumbent is None
+        if fractional.sum() > 2 and not due:
+            return []
+        return self._round_within(x, lb, ub, "R")
+
+    def round(self, x: np.ndarray, goal: Goal) -> Found:
+        """Fix and propagate within the root's bounds, then complete."""
+        box = self._problem.root()
+        return self._round_within(x, box.lb, box.ub, "R")
+
+    def _round_within(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, source: str) -> Found:
+        found: Found = []
+        problem = self._problem
+        fixed = problem.fix_and_propagate(x, lb, ub)
+        if fixed is not None:
+            self._complete(*fixed, source, found)
+        return found
+
+    def _complete(self, lb: np.ndarray, ub: np.ndarray, source: str, found: Found) -> bool:
+        """Give the continuous variables their best values for fixed integers."""
+        problem = self._problem
+        integer = problem.is_integer
+        if integer.all():
+            return self._keep(source, snap(lb, lb, ub, integer), found)
+        solution = problem.complete(lb, ub, cutoff=self.best, precise=True)
+        if solution.bound >= self.best:
+            return False
+        return self._keep(source, snap(solution.x, lb, ub, integer), found)
+
+    def _dive(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, goal: Goal) -> Found:
+        """Fix the most integral third, solve again, and so on."""
+        problem = self._problem
+        found: Found = []
+        lb, ub = lb.copy(), ub.copy()
+        for _ in range(12):
+            open_ = np.flatnonzero(problem.is_integer & (lb < ub))
+            if not open_.size:
+                self._complete(lb, ub, "D", found)
+                break
+            if goal.expired():
+                break
+            distance = np.abs(x[open_] - np.round(x[open_]))
+            take = open_[np.argsort(distance, kind="stable")[: max(1, len(open_) // 3)]]
+            lb[take] = ub[take] = np.clip(np.round(x[take]), lb[take], ub[take])
+            if not problem.propagate(lb, ub):
+                break
+            solution = problem.complete(lb, ub, cutoff=self.best)
+            if solution.bound >= self.best:
+                break
+            x = solution.x
+        return found
+
+    def improve(self, goal: Goal) -> Found:
+        """Local search around the best point: annealing for pure binaries, swaps for switches."""
+        if self.best_x is None:
+            return []
+        problem = self._problem
+        box = problem.root()
+        binary = problem.is_integer & (box.lb >= 0) & (box.ub <= 1)
+        if binary.all():
+            return self._anneal(box.lb < box.ub, goal)
+        return self._swap(goal)
+
+    def _anneal(self, movable: np.ndarray, goal: Goal) -> Found:
+        found: Found = []
+        problem = self._problem
+        if not movable.any() or self.best_x is None:
+            return found
+        search = BinaryLocalSearch(problem.P, problem.q, problem.A, problem.l, problem.u, movable)
+        moves = _MOVES_PER_VARIABLE * int(movable.sum())
+        for run in range(_ANNEAL_RUNS):
+            if goal.expired():
+                break
+            self._keep("L", search.run(self.best_x, moves, goal.seed + run), found)
+        return found
+
+    def _swap(self, goal: Goal) -> Found:
+        """Exchange one switch that is on for one that is off, while that helps."""
+        found: Found = []
+        problem = self._problem
+        switches = np.unique(problem.switches())
+        if not switches.size or self.best_x is None:
+            return found
+        rng = np.random.default_rng(goal.seed)
+        box = problem.root()
+        for _ in range(_SWAP_TRIALS):
+            if goal.expired():
+                break
+            on = switches[self.best_x[switches] > 0.5]
+            off = switches[self.best_x[switches] < 0.5]
+            if not on.size or not off.size:
+                break
+            lb, ub = box.lb.copy(), box.ub.copy()
+            values = np.round(np.clip(self.best_x, lb, ub))
+            values[rng.choice(on)], values[rng.choice(off)] = 0.0, 1.0
+            whole = problem.is_integer
+            lb[whole] = ub[whole] = values[whole]
+            if problem.propagate(lb, ub):
+                self._complete(lb, ub, "L", found)
+        return found

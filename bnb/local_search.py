@@ -1,0 +1,137 @@
+"""Simulated annealing for pure binary QPs with linear rows.
+
+A move flips one variable and then repairs the rows it broke, flipping one variable of a violated
+row at a time, until every row holds again or the chain gets too long. Moves therefore lead from
+feasible point to feasible point, whatever mixture of one-of-many, counting and covering rows there
+is, and are accepted by the usual Metropolis rule.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+
+_CHAIN = 8
+
+
+@numba.njit(nogil=True, cache=True)
+def _flip(j, x, gradient, activity, P, cp, ci, cd):  # type: ignore[no-untyped-def]
+    """Flip x_j in place; returns the change of the objective."""
+    step = 1.0 - 2.0 * x[j]
+    change = step * gradient[j] + 0.5 * P[j, j]
+    for k in range(len(x)):
+        gradient[k] += step * P[j, k]
+    for k in range(cp[j], cp[j + 1]):
+        activity[ci[k]] += step * cd[k]
+    x[j] += step
+    return change
+
+
+@numba.njit(nogil=True, cache=True)
+def _violated(rows, count, activity, l, u):  # type: ignore[no-untyped-def]  # noqa: E741
+    """A violated row among the first `count` of `rows`, or −1."""
+    for t in range(count):
+        i = rows[t]
+        if activity[i] > u[i] + 1e-9 or activity[i] < l[i] - 1e-9:
+            return i
+    return -1
+
+
+@numba.njit(nogil=True, cache=True)
+def _repair_choice(  # type: ignore[no-untyped-def]
+    i, x, activity, l, u, rp, ri, rd, movable, chain, length  # noqa: E741
+):
+    """A random variable of row i whose flip moves the row towards its bounds, or −1."""
+    need_up = activity[i] < l[i]
+    chosen, seen = -1, 0
+    for k in range(rp[i], rp[i + 1]):
+        j = ri[k]
+        step = (1.0 - 2.0 * x[j]) * rd[k]
+        if not movable[j] or (step > 0.0) != need_up or step == 0.0:
+            continue
+        fresh = True
+        for t in range(length):
+            fresh = fresh and chain[t] != j
+        if fresh:
+            seen += 1
+            if np.random.random() * seen < 1.0:
+                chosen = j
+    return chosen
+
+
+@numba.njit(nogil=True, cache=True)
+def _anneal(  # type: ignore[no-untyped-def]
+    seed, moves, hot, cold, P, q, l, u, rp, ri, rd, cp, ci, cd, movable, x  # noqa: E741
+):
+    """Anneal from the feasible point x; returns the best point and objective difference."""
+    np.random.seed(seed)
+    n, m = len(x), len(l)
+    gradient = P @ x + q
+    activity = np.zeros(m)
+    for i in range(m):
+        for k in range(rp[i], rp[i + 1]):
+            activity[i] += rd[k] * x[ri[k]]
+    best, best_value, value = x.copy(), 0.0, 0.0
+    chain = np.empty(_CHAIN, dtype=np.int64)
+    touched = np.empty(_CHAIN * m + 1, dtype=np.int64)
+    free = np.flatnonzero(movable)
+    cooling = (cold / hot) ** (1.0 / moves)
+    temperature = hot
+    for _ in range(moves):
+        temperature *= cooling
+        j = free[np.random.randint(len(free))]
+        length, count, change = 0, 0, 0.0
+        feasible = False
+        while True:
+            change += _flip(j, x, gradient, activity, P, cp, ci, cd)
+            chain[length] = j
+            length += 1
+            for k in range(cp[j], cp[j + 1]):
+                touched[count] = ci[k]
+                count += 1
+            i = _violated(touched, count, activity, l, u)
+            if i < 0:
+                feasible = True
+                break
+            if length == _CHAIN:
+                break
+            j = _repair_choice(
+                i, x, activity, l, u, rp, ri, rd, movable, chain, length
+            )
+            if j < 0:
+                break
+        if feasible and (change <= 0.0 or np.random.random() < np.exp(-change / temperature)):
+            value += change
+            if value < best_value - 1e-12 * (1.0 + abs(best_value)):
+                best_value = value
+                best[:] = x
+        else:
+            for t in range(length - 1, -1, -1):
+                _flip(chain[t], x, gradient, activity, P, cp, ci, cd)
+    return best
+
+
+class BinaryLocalSearch:
+    """Annealing on min ½xᵀPx + qᵀx, l ≤ Ax ≤ u, x binary."""
+
+    def __init__(
+        self, P: sp.csr_matrix, q: np.ndarray, A: sp.csr_matrix, l: np.ndarray,  # noqa: E741
+        u: np.ndarray, movable: np.ndarray,
+    ) -> None:
+        columns = sp.csc_matrix(A)
+        self._data = (
+            np.ascontiguousarray(P.toarray()), q, l, u, A.indptr, A.indices, A.data,
+            columns.indptr, columns.indices, columns.data, movable,
+        )
+        # Temperatures between "takes typical single flips" and "takes hardly anything".
+        typical = np.abs(0.5 * np.diag(self._data[0]) + np.abs(q)) + 1e-9
+        spread = np.sqrt((self._data[0] ** 2).sum(axis=1).mean())
+        self._hot = 0.2 * float(np.median(typical) + spread)
+
+    def run(self, x: np.ndarray, moves: int, seed: int) -> np.ndarray:
+        """The best point found in one annealing run from the feasible binary point x."""
+        start = np.round(x)
+        return np.asarray(
+            _anneal(seed, moves, self._hot, 1e-4 * self._hot, *self._data, start)
+        )

@@ -1,0 +1,390 @@
+"""Mixed-integer convex QPs as a problem for the engine."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from relaxations import QP, OSQPWorkspace, Pairs, PerspectiveWorkspace, Solution
+
+from . import heuristics, validation
+from .engine import solve
+from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
+from .propagation import Propagator
+from .result import Result
+from .structure import find_structure, tighten_coefficients
+from .strengthen import Strengthener, free_curvature
+
+_INTEGRAL = 1e-6
+
+
+@dataclass
+class Box:
+    """A node: bounds on all variables, and the parent's solution to start from."""
+
+    lb: np.ndarray
+    ub: np.ndarray
+    warm: tuple[np.ndarray, np.ndarray] | None = None
+
+
+class MIQP(Problem):
+    """min ½ xᵀPx + qᵀx + constant  s.t.  l ≤ Ax ≤ u,  lb ≤ x ≤ ub,  some x integer.
+
+    Parameters
+    ----------
+    P : array or sparse matrix of shape (n, n), or None
+        Symmetric positive semidefinite; None for a linear objective.
+    q : array of shape (n,)
+    A : array or sparse matrix of shape (m, n), optional
+    l, u : array of shape (m,), optional
+        Row bounds, infinite where there is none; equal for equations.
+    lb, ub : array of shape (n,) or scalar, optional
+        Bounds of the variables; none by default, [0, 1] for binaries.
+    binary, integer : positions or boolean masks, optional
+        Which variables are restricted to {0, 1} and to integers.
+    constant : float
+        Added to the objective.
+
+    Notes
+    -----
+    Rows x_j ≤ u_j z_j with binary z_j are recognised as switches and get perspective terms, pure
+    binaries get a diagonal shift, both by `relaxations.convexify`.
+
+    Examples
+    --------
+    >>> import numpy as np, bnb
+    >>> problem = bnb.MIQP(np.eye(2), [-1.4, -0.4], integer=[0, 1], lb=-5, ub=5)
+    >>> bnb.solve(problem).x
+    array([1., 0.])
+    """
+
+    def __init__(
+        self,
+        P: Any,
+        q: Any,
+        A: Any = None,
+        l: Any = None,  # noqa: E741 - the usual name
+        u: Any = None,
+        *,
+        lb: Any = None,
+        ub: Any = None,
+        binary: Iterable[int] | np.ndarray | None = None,
+        integer: Iterable[int] | np.ndarray | None = None,
+        constant: float = 0.0,
+    ) -> None:
+        n = np.size(q)
+        if n == 0:
+            raise ValueError("q must hold at least one variable")
+        self.q = validation.vector("q", q, n)
+        self.P = validation.convex_matrix("P", sp.csr_matrix((n, n)) if P is None else P, n)
+        self.A = validation.matrix("A", sp.csr_matrix((0, n)) if A is None else A, (None, n))
+        m = self.A.shape[0]
+        self.l = validation.vector("l", l, m, -np.inf, infinite=True)
+        self.u = validation.vector("u", u, m, np.inf, infinite=True)
+        validation.ordered("l", self.l, "u", self.u)
+        self.binary = validation.index_set("binary", binary, n)
+        self.is_integer = np.zeros(n, dtype=bool)
+        self.is_integer[validation.index_set("integer", integer, n)] = True
+        self.is_integer[self.binary] = True
+        self.lb = validation.vector("lb", lb, n, -np.inf, infinite=True)
+        self.ub = validation.vector("ub", ub, n, np.inf, infinite=True)
+        validation.ordered("lb", self.lb, "ub", self.ub)
+        self.lb[self.binary] = np.maximum(self.lb[self.binary], 0.0)
+        self.ub[self.binary] = np.minimum(self.ub[self.binary], 1.0)
+        self.constant = float(validation.vector("constant", constant, 1)[0])
+        self._box: Box | None = None
+        self._pairs = Pairs.none()
+        self._plain_qp: QP | None = None
+        self._strong_qp: QP | None = None
+        self._scale = np.ones(n)
+        self._plain: OSQPWorkspace | None = None
+        self._strong: OSQPWorkspace | PerspectiveWorkspace | None = None
+        self._seconds = 0.0
+        self.evaluations = 0
+
+    # -- the original problem ---------------------------------------------------------------
+
+    def check(self, x: np.ndarray) -> tuple[float, float]:
+        """Objective and largest violation (absolute, or relative to bounds above one)."""
+        if np.shape(x) != self.q.shape or not np.all(np.isfinite(x)):
+            return np.inf, np.inf
+        rows = self.A @ x
+        violation = 0.0
+        for value, low, high in ((rows, self.l, self.u), (x, self.lb, self.ub)):
+            with np.errstate(invalid="ignore"):
+                over = (value - high) / np.maximum(1.0, np.abs(high))
+                under = (low - value) / np.maximum(1.0, np.abs(low))
+            for part in (over[np.isfinite(high)], under[np.isfinite(low)]):
+                violation = max(violation, float(part.max(initial=0.0)))
+        whole = x[self.is_integer]
+        violation = max(violation, float(np.abs(whole - np.round(whole)).max(initial=0.0)))
+        objective = 0.5 * float(x @ (self.P @ x)) + float(self.q @ x) + self.constant
+        return objective, violation
+
+    def fingerprint(self) -> str:
+        """Size and a digest of the data."""
+        digest = hashlib.sha256()
+        for part in (self.P.toarray() if self.P.shape[0] < 50 else self.P.data, self.q,
+                     self.A.data, self.A.indices, self.l, self.u, self.lb, self.ub,
+                     self.is_integer):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return (
+            f"MIQP, {len(self.q)} variables ({int(self.is_integer.sum())} integer), "
+            f"{self.A.shape[0]} rows, data {digest.hexdigest()[:12]}"
+        )
+
+    # -- presolve ---------------------------------------------------------------------------
+
+    def prepare(self, goal: Goal) -> Evaluation:
+        """Presolve, first incumbents, and the strongest relaxation that pays."""
+        self._seconds = 0.0
+        if not self._presolve():
+            return Evaluation(np.inf)
+        assert self._box is not None and self._plain_qp is not None
+        self._plain = OSQPWorkspace(self._plain_qp)
+        begin = time.perf_counter()
+        first = self._plain.solve(self._box.lb, self._box.ub, slack=self._slack(goal, np.inf))
+        self._seconds += time.perf_counter() - begin
+        if first.bound == np.inf:
+            return Evaluation(np.inf)
+        self._box.warm = (first.x, first.y)
+        finder = heuristics.Finder(self)
+        solutions = finder.at_root(first.x, goal)
+        if first.bound == -np.inf and finder.best < np.inf and self._recession(first.x):
+            raise UnboundedError
+        bound = self._strengthen(first, finder, solutions, goal)
+        return Evaluation(bound, solutions, seconds=self._seconds)
+
+    def _presolve(self) -> bool:
+        """Tighten bounds and coefficients and find switches; False if proven infeasible."""
+        lb, ub = self.lb.copy(), self.ub.copy()
+        lb[self.is_integer] = np.ceil(lb[self.is_integer] - _INTEGRAL)
+        ub[self.is_integer] = np.floor(ub[self.is_integer] + _INTEGRAL)
+        if np.any(lb > ub):
+            return False
+        self._propagator = Propagator(self.A, self.l, self.u, self.is_integer)
+        if not self._propagator.tighten(lb, ub, rounds=50):
+            return False
+        self._box = Box(lb, ub)
+        switchable = self.is_integer & (lb >= 0) & (ub <= 1)
+        A, u = tighten_coefficients(self.A, self.l, self.u, lb, ub, switchable)
+        square = free_curvature(self.P, ~(np.isfinite(lb) & np.isfinite(ub)))
+        self._plain_qp = QP(
+            self.P - sp.diags(2.0 * square), self.q, A, self.l, u, square, constant=self.constant
+        )
+        found = find_structure(A, self.l, u, lb, ub, switchable)
+        self._pairs, self._rows = found.pairs, found.rows
+        return True
+
+    def _strengthen(
+        self, first: Solution, finder: heuristics.Finder,
+        solutions: list[tuple[str, np.ndarray]], goal: Goal,
+    ) -> float:
+        """Replace the plain relaxation by a stronger one while that closes the gap."""
+        assert self._box is not None and self._plain_qp is not None
+        builder = Strengthener(self, self._plain_qp, self._pairs, self._rows, self._box)
+        bound = first.bound
+        for qp, scale, point in builder.proposals(finder.best_x, first.x, goal):
+            self._seconds += builder.take_seconds()
+            if qp is not None:
+                workspace = self._workspace(qp, scale)
+                begin = time.perf_counter()
+                found = workspace.solve(
+                    self._box.lb, self._box.ub, cutoff=self._cutoff(finder, goal),
+                    slack=self._slack(goal, finder.best), warm=self._warm_for(qp),
+                )
+                self._seconds += time.perf_counter() - begin
+                if found.bound > bound:
+                    bound = found.bound
+                    self._strong, self._strong_qp, self._scale = workspace, qp, scale
+                    self._box.warm = (found.x, found.y)
+                solutions += finder.round(found.x, goal)
+            if point is not None:
+                solutions += finder.round(point, goal)
+            builder.tell(bound, self._cutoff(finder, goal))
+            if bound >= self._cutoff(finder, goal) or goal.expired():
+                break
+        solutions += finder.improve(goal)
+        return bound
+
+    def _workspace(self, qp: QP, scale: np.ndarray) -> OSQPWorkspace | PerspectiveWorkspace:
+        return PerspectiveWorkspace(qp, scale) if len(qp.pairs) else OSQPWorkspace(qp)
+
+    def _warm_for(self, qp: QP) -> tuple[np.ndarray, np.ndarray] | None:
+        """The root's last solution, if its multipliers belong to the same rows."""
+        warm = self._box.warm if self._box is not None else None
+        return warm if warm is not None and len(warm[1]) == len(qp.l) else None
+
+    def _cutoff(self, finder: heuristics.Finder, goal: Goal) -> float:
+        return goal.tolerance.cutoff(min(finder.best, goal.objective))
+
+    def _slack(self, goal: Goal, objective: float) -> float:
+        """How accurate a bound is worth having: a tenth of what the gap asks for."""
+        known = min(objective, goal.objective)
+        return 0.1 * goal.tolerance.slack(known) if np.isfinite(known) else 1e-6
+
+    def _recession(self, x: np.ndarray) -> bool:
+        """Whether the continuous relaxation falls without end along some feasible direction."""
+        return heuristics.falls_forever(self.P, self.q, self.A, self.l, self.u, self.lb, self.ub)
+
+    # -- the search -------------------------------------------------------------------------
+
+    def root(self) -> Box:
+        """The presolved bounds."""
+        return self._box if self._box is not None else Box(self.lb, self.ub)
+
+    def evaluate(self, state: Box, goal: Goal) -> Evaluation:
+        """Propagate, solve the relaxation, fix by reduced costs, and look for solutions."""
+        self._seconds = 0.0
+        lb, ub = state.lb.copy(), state.ub.copy()
+        if not self._propagator.tighten(lb, ub):
+            return Evaluation(np.inf)
+        found = self._relax(lb, ub, state.warm, goal)
+        if found.bound >= goal.cutoff:
+            return Evaluation(found.bound, seconds=self._seconds)
+        solutions: list[tuple[str, np.ndarray]] = []
+        fixed = self.is_integer & (lb == ub)
+        if fixed.sum() == self.is_integer.sum():
+            solutions.append(("N", heuristics.snap(found.x, lb, ub, self.is_integer)))
+            return Evaluation(found.bound, solutions, seconds=self._seconds)
+        removed = np.inf
+        if self._fix_by_reduced_costs(found, lb, ub, goal.cutoff):
+            removed = goal.cutoff
+        candidates = self._candidates(found.x, lb, ub)
+        if not goal.probe:
+            finder = heuristics.Finder(self, goal.objective, goal.incumbent)
+            solutions = finder.at_node(found.x, lb, ub, goal)
+        data = Box(lb, ub, (found.x, found.y))
+        return Evaluation(
+            found.bound, solutions, candidates, data, seconds=self._seconds, removed=removed
+        )
+
+    def _relax(
+        self, lb: np.ndarray, ub: np.ndarray, warm: tuple[np.ndarray, np.ndarray] | None,
+        goal: Goal,
+    ) -> Solution:
+        """The strong relaxation; at a leaf the plain one, which is exact there."""
+        leaf = bool(np.all(lb[self.is_integer] == ub[self.is_integer]))
+        if leaf or self._strong is None:
+            return self.complete(
+                lb, ub, goal.cutoff, self._slack(goal, np.inf), warm, precise=leaf
+            )
+        begin = time.perf_counter()
+        if warm is not None and len(warm[1]) != len(self._strong_qp.l):  # type: ignore[union-attr]
+            warm = None
+        found = self._strong.solve(
+            lb, ub, cutoff=goal.cutoff, slack=self._slack(goal, np.inf), warm=warm
+        )
+        self._seconds += time.perf_counter() - begin
+        return found
+
+    def complete(
+        self, lb: np.ndarray, ub: np.ndarray, cutoff: float = np.inf, slack: float = 0.0,
+        warm: tuple[np.ndarray, np.ndarray] | None = None, precise: bool = False,
+    ) -> Solution:
+        """Solve the plain relaxation within these bounds."""
+        assert self._plain_qp is not None
+        if self._plain is None:
+            self._plain = OSQPWorkspace(self._plain_qp)
+        if warm is not None and len(warm[1]) != len(self._plain_qp.l):
+            warm = (warm[0], np.zeros(len(self._plain_qp.l)))
+        begin = time.perf_counter()
+        found = self._plain.solve(
+            lb, ub, cutoff=cutoff, slack=slack, warm=warm, precise=precise
+        )
+        self._seconds += time.perf_counter() - begin
+        return found
+
+    def propagate(self, lb: np.ndarray, ub: np.ndarray) -> bool:
+        """Tighten bounds in place; False if there is surely no feasible point."""
+        return self._propagator.tighten(lb, ub)
+
+    def fix_and_propagate(
+        self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Bounds with every integer fixed near x, or None if that failed."""
+        return self._propagator.fix(x, lb, ub)
+
+    def switches(self) -> np.ndarray:
+        """Positions of the binaries that switch other variables on and off."""
+        return self._pairs.z
+
+    def _fix_by_reduced_costs(
+        self, found: Solution, lb: np.ndarray, ub: np.ndarray, cutoff: float
+    ) -> bool:
+        """Shrink integer intervals whose far end would lift the bound over the cutoff."""
+        room = cutoff - found.bound
+        if not np.isfinite(room):
+            return False
+        cost = found.reduced
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = np.floor(room / np.abs(cost) + _INTEGRAL)
+        movable = self.is_integer & (lb < ub) & (np.abs(cost) > 0)
+        up, down = movable & (cost > 0), movable & (cost < 0)
+        new_ub = np.where(up & np.isfinite(lb), np.minimum(ub, lb + steps), ub)
+        new_lb = np.where(down & np.isfinite(ub), np.maximum(lb, ub - steps), lb)
+        changed = bool(np.any(new_ub < ub) or np.any(new_lb > lb))
+        ub[:], lb[:] = new_ub, new_lb
+        return changed
+
+    def _candidates(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> list[Candidate]:
+        """Fractional integers, most fractional first; if there are none, any that is not fixed."""
+        open_ = np.flatnonzero(self.is_integer & (lb < ub))
+        part = x[open_] - np.floor(x[open_])
+        part = np.clip(part, 0.0, 1.0)
+        fraction = np.minimum(part, 1.0 - part)
+        order = np.argsort(-fraction, kind="stable")
+        chosen = [i for i in order if fraction[i] > _INTEGRAL] or list(order)
+        return [Candidate(int(open_[i]), float(part[i]), float(1.0 - part[i])) for i in chosen]
+
+    def branch(self, state: Box, evaluation: Evaluation, candidate: Candidate) -> list[Box]:
+        """Round the variable down in one child and up in the other."""
+        box: Box = evaluation.data
+        j = candidate.key
+        value = float(np.clip(np.floor(box.warm[0][j] + _INTEGRAL),  # type: ignore[index]
+                              box.lb[j], box.ub[j] - 1.0))
+        down, up = Box(box.lb, box.ub.copy(), box.warm), Box(box.lb.copy(), box.ub, box.warm)
+        down.ub[j] = value
+        up.lb[j] = value + 1.0
+        return [down, up]
+
+    # -- threads and checkpoints ------------------------------------------------------------
+
+    def worker(self) -> MIQP:
+        """A copy with workspaces of its own."""
+        other = copy.copy(self)
+        other._plain = None
+        if self._strong_qp is not None:
+            other._strong = self._workspace(self._strong_qp, self._scale)
+        return other
+
+    def encode(self, state: Box) -> dict[str, Any]:
+        """Only the bounds that differ from the original ones."""
+        data = {}
+        for name, now, then in (("lb", state.lb, self.lb), ("ub", state.ub, self.ub)):
+            changed = np.flatnonzero(now != then)
+            data[name] = [changed.tolist(), now[changed].tolist()]
+        return data
+
+    def decode(self, data: dict[str, Any]) -> Box:
+        """Bounds back from a checkpoint."""
+        lb, ub = self.lb.copy(), self.ub.copy()
+        for name, array in (("lb", lb), ("ub", ub)):
+            positions, values = data[name]
+            array[np.array(positions, dtype=int)] = values
+        return Box(lb, ub)
+
+
+def solve_miqp(
+    P: Any, q: Any, A: Any = None, l: Any = None, u: Any = None, *,  # noqa: E741
+    lb: Any = None, ub: Any = None, binary: Any = None, integer: Any = None, **options: Any,
+) -> Result:
+    """Build an `MIQP` and solve it; `options` are those of `bnb.solve`."""
+    return solve(MIQP(P, q, A, l, u, lb=lb, ub=ub, binary=binary, integer=integer), **options)

@@ -1,0 +1,158 @@
+"""What the search asks of a problem: the only interface between the engine and the mathematics."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .result import Tolerance
+
+State = Any
+"""A subproblem, in whatever form the problem likes. The engine only passes it around."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to split a node.
+
+    Parameters
+    ----------
+    key : int
+        What is branched on; pseudo-costs are learned per key.
+    down, up : float
+        How far the relaxation has to move in the first and in the second child (for a binary:
+        its value and one minus it). Gains are learned per unit of this distance.
+    """
+
+    key: int
+    down: float = 0.5
+    up: float = 0.5
+
+
+@dataclass
+class Evaluation:
+    """What the problem found out about a node.
+
+    Parameters
+    ----------
+    bound : float
+        Certified lower bound on every solution in the node; ``inf`` if it has none.
+    solutions : list of (source letter, x)
+        Points to try as incumbents. The engine checks each with `Problem.check`.
+    candidates : sequence of Candidate
+        Ways to split, in the order preferred by the problem. Empty: the node cannot be split, and
+        its bound stands as it is in the final bound.
+    data : object
+        Whatever `Problem.branch` needs to make warm children.
+    seconds : float, optional
+        Time spent in relaxation solves; by default all of `Problem.evaluate` counts as such.
+    removed : float
+        Smallest bound of anything that deductions from the incumbent took out of the node
+        (reduced-cost fixing: the cutoff used); it counts in the final bound.
+    """
+
+    bound: float
+    solutions: list[tuple[str, np.ndarray]] = field(default_factory=list)
+    candidates: Sequence[Candidate] = ()
+    data: Any = None
+    seconds: float | None = None
+    removed: float = np.inf
+
+
+@dataclass
+class Goal:
+    """What the search wants from an evaluation, so that accuracy can follow need.
+
+    Parameters
+    ----------
+    cutoff : float
+        A node whose bound reaches this is pruned: no need to push the bound further.
+    objective : float
+        Objective of the incumbent, ``inf`` without one.
+    incumbent : ndarray or None
+        The incumbent itself.
+    deadline : float
+        `time.monotonic` value at which the search ends.
+    probe : bool
+        The evaluation is a strong-branching probe: skip heuristics.
+    seed : int
+        For whatever the problem draws at random.
+    interrupted : callable
+        Says whether the user asked to stop.
+    tolerance : Tolerance
+        What gap the search wants closed.
+    """
+
+    cutoff: float = np.inf
+    objective: float = np.inf
+    incumbent: np.ndarray | None = None
+    deadline: float = np.inf
+    probe: bool = False
+    seed: int = 0
+    interrupted: Callable[[], bool] = lambda: False
+    tolerance: Tolerance = field(default_factory=Tolerance)
+
+    def expired(self) -> bool:
+        """Whether long work inside an evaluation should wind up with what it has."""
+        return self.interrupted() or time.monotonic() >= self.deadline
+
+
+class UnboundedError(Exception):
+    """Raised by `Problem.evaluate` when the problem is proven to have no finite optimum."""
+
+
+class Problem(ABC):
+    """A minimisation problem for `bnb.solve`.
+
+    Four methods are needed. The others have defaults: override `prepare` for work done once,
+    `encode` and `decode` when a state
+    is not plain JSON (they serve checkpoints), `worker` when evaluations cannot share data
+    between threads, and `fingerprint` so that a checkpoint of other data is refused.
+    """
+
+    @abstractmethod
+    def root(self) -> State:
+        """The whole problem as a state."""
+
+    @abstractmethod
+    def evaluate(self, state: State, goal: Goal) -> Evaluation:
+        """Bound a node, look for solutions, and say how it could be split."""
+
+    @abstractmethod
+    def branch(self, state: State, evaluation: Evaluation, candidate: Candidate) -> list[State]:
+        """Split a node; together the children hold every solution of the node worth having."""
+
+    @abstractmethod
+    def check(self, x: np.ndarray) -> tuple[float, float]:
+        """Objective of `x` and its largest violation of the original constraints (0 is best).
+
+        A violation above the search's ``feasibility`` tolerance refuses the point.
+        """
+
+    def prepare(self, goal: Goal) -> Evaluation | None:
+        """Presolve and root heuristics, called once before the search.
+
+        Solutions and bound of the answer are used; the root is split only after `evaluate`.
+        """
+        return None
+
+    def worker(self) -> Problem:
+        """A copy that another thread may evaluate nodes with."""
+        return self
+
+    def encode(self, state: State) -> Any:
+        """The state as JSON data."""
+        return state
+
+    def decode(self, data: Any) -> State:
+        """The state back from JSON data."""
+        return data
+
+    def fingerprint(self) -> str:
+        """Identifies the data, for checkpoints."""
+        return type(self).__name__

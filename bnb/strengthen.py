@@ -1,0 +1,220 @@
+"""Stronger relaxations of a mixed-integer QP: perspective terms and diagonal shifts.
+
+`Strengthener` proposes rewritten relaxations, cheap ones first; the caller keeps what raises the
+bound and stops when the gap is closed or a proposal no longer pays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from relaxations import (
+    QP,
+    Convexification,
+    Convexifier,
+    Lifted,
+    Pairs,
+    certified_split,
+)
+from relaxations.convexify import BINARY, PLAIN, SWITCHED
+
+from .problem import Goal
+from .structure import cardinality
+
+_MAX_LIFTED = 450
+"""Above this an eigenvalue decomposition per step is too slow to pay."""
+_STEPS = (100, 100, 100, 200, 200, 300, 300, 400, 400, 500, 500, 500, 500)
+_MIN_PROGRESS = 0.03
+"""Share of the open gap that a round of steps must close to be followed by another."""
+
+
+class Strengthener:
+    """Proposes relaxations for one presolved MIQP."""
+
+    def __init__(self, problem: Any, plain: QP, pairs: Pairs, rows: np.ndarray, box: Any) -> None:
+        self._plain, self._pairs, self._box = plain, pairs, box
+        self._rows = rows
+        self._A = sp.csr_matrix(plain.A[rows])
+        self._l, self._u = plain.l[rows], plain.u[rows]
+        self._P = sp.csr_matrix(plain.hessian())
+        self._binary = problem.is_integer & (box.lb >= 0) & (box.ub <= 1)
+        # Values of the variables that presolve has fixed, zero elsewhere.
+        self._still = np.where(box.lb == box.ub, box.lb, 0.0)
+        self._seconds = 0.0
+        self._bound = -np.inf
+        self._cutoff = np.inf
+
+    def take_seconds(self) -> float:
+        """Seconds spent on proposals since the last call."""
+        spent, self._seconds = self._seconds, 0.0
+        return spent
+
+    def tell(self, bound: float, cutoff: float) -> None:
+        """What the last proposal led to."""
+        self._bound, self._cutoff = bound, cutoff
+
+    def proposals(
+        self, incumbent: np.ndarray | None, relaxed: np.ndarray, goal: Goal
+    ) -> Iterator[tuple[QP | None, np.ndarray, np.ndarray | None]]:
+        """(relaxation, typical sizes, point to round), from cheap to strong."""
+        scale = self._typical(incumbent if incumbent is not None else relaxed)
+        lift = self._lifted_variables()
+        if len(self._pairs):
+            yield self._with(self._cheap_split(lift, scale), lift), scale, None
+        if not len(lift) or len(lift) > _MAX_LIFTED or self._is_diagonal(lift):
+            return
+        lifted = self._lifted(lift, scale)
+        if not np.any(lifted.kind != PLAIN):
+            return
+        engine = Convexifier(lifted)
+        weak = 0
+        for steps in _STEPS:
+            before, gap = self._bound, self._cutoff - self._bound
+            begin = time.perf_counter()
+            for _ in range(0, steps, 20):
+                engine.run(20)
+                if goal.expired():
+                    break
+            split = engine.extract()
+            self._seconds += time.perf_counter() - begin
+            point = np.zeros(self._plain.n)
+            point[lift] = engine.point()
+            self._spread(point)
+            yield (self._with(split, lift) if split else None), scale, point
+            paid = self._bound - before > _MIN_PROGRESS * gap or not np.isfinite(gap)
+            weak = 0 if paid else weak + 1
+            if weak >= 4:
+                return
+
+    def _lifted_variables(self) -> np.ndarray:
+        used = np.diff(self._P.indptr) > 0
+        used[self._pairs.x] = True
+        return np.flatnonzero(used & (self._box.lb < self._box.ub))
+
+    def _is_diagonal(self, lift: np.ndarray) -> bool:
+        block = self._P[lift][:, lift]
+        switched = np.isin(lift, self._pairs.x)
+        return bool(np.all(switched)) and (block - sp.diags(block.diagonal())).count_nonzero() == 0
+
+    def _typical(self, x: np.ndarray) -> np.ndarray:
+        """Typical size of each variable: one for integers, the mean of the used for the rest."""
+        scale = np.ones(len(x))
+        size = np.abs(x[self._pairs.x])
+        mean = float((size**2).sum() / size.sum()) if size.sum() > 0 else 1.0
+        scale[self._pairs.x] = np.clip(mean, 1e-4, 1e4)
+        rest = ~self._binary
+        rest[self._pairs.x] = False
+        scale[rest] = np.clip(np.abs(x[rest]), 0.1, 1e4)
+        return scale
+
+    def _lifted(self, lift: np.ndarray, scale: np.ndarray) -> Lifted:
+        n = self._plain.n
+        kind = np.where(self._binary[lift], BINARY, PLAIN)
+        lb, ub = self._box.lb[lift].copy(), self._box.ub[lift].copy()
+        switches, number = np.unique(self._pairs.z, return_inverse=True)
+        place = np.full(n, -1)
+        place[lift] = np.arange(len(lift))
+        at = place[self._pairs.x]
+        kept = at >= 0
+        switch = np.zeros(len(lift), dtype=np.int64)
+        kind[at[kept]] = SWITCHED
+        switch[at[kept]] = number[kept]
+        lb[at[kept]], ub[at[kept]] = self._pairs.low[kept], self._pairs.high[kept]
+        A, b = self._equalities(lift)
+        P = self._P[lift][:, lift].toarray()
+        c = self._plain.q[lift] + self._P[lift] @ self._still
+        return Lifted(
+            0.5 * P, c, kind, lb, ub, scale[lift], A, b, switch, self._plain.q[switches],
+            cardinality(self._A, self._l, self._u, switches),
+        )
+
+    def _equalities(self, lift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Independent equality rows within the lifted variables (fixed ones moved to b)."""
+        rows = np.flatnonzero(self._l == self._u)
+        outside = np.ones(self._plain.n, dtype=bool)
+        outside[lift] = False
+        movable = outside & (self._box.lb < self._box.ub)
+        block = self._A[rows]
+        inside = np.asarray(abs(block)[:, movable].sum(axis=1)).ravel() == 0.0
+        has = np.asarray(abs(block)[:, lift].sum(axis=1)).ravel() > 0.0
+        rows = rows[inside & has]
+        A = self._A[rows][:, lift].toarray()
+        b = self._u[rows] - self._A[rows] @ self._still
+        if not rows.size:
+            return np.zeros((0, len(lift))), np.zeros(0)
+        _, R, pivot = scipy.linalg.qr(A.T, mode="economic", pivoting=True)
+        diagonal = np.abs(np.diag(R))
+        rank = int(np.sum(diagonal > 1e-9 * diagonal[0]))
+        keep = np.sort(pivot[:rank])
+        return A[keep], b[keep]
+
+    def _cheap_split(self, lift: np.ndarray, scale: np.ndarray) -> Convexification | None:
+        """The exact diagonal of a diagonal matrix, else the smallest eigenvalue for everybody."""
+        lifted = self._lifted(lift, scale)
+        diagonal = self._is_diagonal(lift)
+        switched = lifted.kind == SWITCHED
+        if diagonal:
+            return Convexification(
+                np.zeros_like(lifted.Q), lifted.c, 0.0, np.diag(lifted.Q).copy()
+            )
+        nothing = np.zeros_like(lifted.Q)
+        if len(lift) > 2000 or not np.all(switched):
+            return certified_split(lifted, np.zeros(len(lift)), nothing)
+        size = float(np.linalg.eigvalsh(lifted.Q)[0]) * (1.0 - 1e-9)
+        return certified_split(lifted, np.full(len(lift), max(size, 0.0)), nothing)
+
+    def _with(self, split: Convexification | None, lift: np.ndarray) -> QP | None:
+        """The whole problem with the lifted part of its objective replaced."""
+        if split is None:
+            return None
+        n = self._plain.n
+        q = self._plain.q.copy()
+        q[lift] = split.c  # holds the coupling with fixed variables
+        constant = self._plain.constant + split.constant
+        constant += 0.5 * float(self._still @ (self._P @ self._still))
+        P = np.zeros((n, n))
+        P[np.ix_(lift, lift)] = 2.0 * split.Q
+        square = np.zeros(n)
+        if np.any(self._plain.square > 0.0):
+            square = free_curvature(sp.csr_matrix(P), self._plain.square > 0.0)
+            P[np.diag_indices(n)] -= 2.0 * square
+        d = np.zeros(n)
+        d[lift] = split.d
+        pairs = self._pairs
+        strong = Pairs(pairs.x, pairs.z, pairs.low, pairs.high, d[pairs.x])
+        return QP(P, q, self._A, self._l, self._u, square, strong, constant)
+
+    def _spread(self, point: np.ndarray) -> None:
+        """Give the switches the values that go with x: rounding looks at them."""
+        size = np.abs(point[self._pairs.x])
+        np.maximum.at(point, self._pairs.z, size / max(size.max(initial=0.0), 1e-12))
+
+
+def free_curvature(P: sp.csr_matrix, unbounded: np.ndarray) -> np.ndarray:
+    """Curvature s that can be taken out of P for variables without finite bounds.
+
+    The largest s with P − 2s·diag(unbounded) ⪰ 0, by bisection, less a margin; it makes certified
+    bounds finite (see `relaxations.certificate`). Zero where P has none to give.
+    """
+    square = np.zeros(P.shape[0])
+    used = np.flatnonzero(np.diff(P.indptr) > 0)
+    where = np.flatnonzero(unbounded[used])
+    if not where.size:
+        return square
+    block = P[used][:, used].toarray()
+    low, high = 0.0, 0.5 * float(np.diag(block)[where].min())
+    mark = np.zeros(len(used))
+    mark[where] = 1.0
+    floor = 1e-12 * float(np.abs(block).max())
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        smallest = np.linalg.eigvalsh(block - 2.0 * middle * np.diag(mark))[0]
+        low, high = (middle, high) if smallest > floor else (low, middle)
+    square[used[where]] = 0.5 * low
+    return square

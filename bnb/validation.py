@@ -1,0 +1,104 @@
+"""Checks of what users hand in: every message names the argument and says what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+
+def vector(
+    name: str, value: Any, n: int, default: float | None = None, infinite: bool = False
+) -> np.ndarray:
+    """A float vector of length n; a scalar is repeated, None becomes the default."""
+    if value is None:
+        if default is None:
+            raise ValueError(f"{name} is required")
+        return np.full(n, float(default))
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}") from None
+    if array.ndim == 0:
+        array = np.full(n, float(array))
+    if array.shape != (n,):
+        raise ValueError(f"{name} must have shape ({n},), got {array.shape}")
+    if np.isnan(array).any():
+        raise ValueError(f"{name} contains NaN at position {int(np.argmax(np.isnan(array)))}")
+    if not infinite and not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite")
+    return array.copy()
+
+
+def matrix(name: str, value: Any, shape: tuple[int | None, int]) -> sp.csr_matrix:
+    """A sparse float matrix of that shape."""
+    try:
+        array = sp.csr_matrix(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a matrix of numbers: {error}") from None
+    rows = array.shape[0] if shape[0] is None else shape[0]
+    if array.shape != (rows, shape[1]):
+        raise ValueError(f"{name} must have shape ({rows}, {shape[1]}), got {array.shape}")
+    if not np.isfinite(array.data).all():
+        raise ValueError(f"{name} must be finite, it holds NaN or infinity")
+    array.sort_indices()
+    return array
+
+
+def convex_matrix(name: str, value: Any, n: int) -> sp.csr_matrix:
+    """A symmetric positive semidefinite matrix."""
+    array = matrix(name, value, (n, n))
+    size = np.abs(array.data).max(initial=0.0)
+    skew = abs(array - array.T)
+    if skew.nnz and skew.data.max() > 1e-9 * max(size, 1e-300):
+        raise ValueError(f"{name} must be symmetric")
+    array = sp.csr_matrix(0.5 * (array + array.T))
+    used = np.flatnonzero(np.diff(array.indptr))
+    if used.size:
+        smallest = smallest_eigenvalue(array, used)
+        if smallest < -1e-9 * size * len(used):
+            raise ValueError(
+                f"{name} must be positive semidefinite (a convex objective); its smallest "
+                f"eigenvalue is {smallest:.3g}"
+            )
+    return array
+
+
+def smallest_eigenvalue(array: sp.csr_matrix, used: np.ndarray) -> float:
+    """Smallest eigenvalue of the rows and columns in use; diagonal matrices are cheap."""
+    block = array[used][:, used]
+    if (block - sp.diags(block.diagonal())).count_nonzero() == 0:
+        return float(block.diagonal().min())
+    return float(np.linalg.eigvalsh(block.toarray())[0])
+
+
+def index_set(name: str, value: Iterable[int] | np.ndarray | None, n: int) -> np.ndarray:
+    """Sorted distinct positions in range(n), from positions or a boolean mask."""
+    if value is None:
+        return np.zeros(0, dtype=np.int64)
+    array = np.asarray(value if isinstance(value, np.ndarray) else list(value))
+    if array.dtype == bool:
+        if array.shape != (n,):
+            raise ValueError(f"{name}: a mask must have shape ({n},), got {array.shape}")
+        return np.flatnonzero(array)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{name} must hold integer positions or be a boolean mask")
+    array = np.unique(array.astype(np.int64))
+    if array.size and (array[0] < 0 or array[-1] >= n):
+        bad = array[0] if array[0] < 0 else array[-1]
+        raise ValueError(f"{name} holds position {bad}, out of range 0..{n - 1}")
+    return array
+
+
+def ordered(low_name: str, low: np.ndarray, high_name: str, high: np.ndarray) -> None:
+    """low <= high, and neither infinite on the wrong side."""
+    wrong = low > high
+    if wrong.any():
+        j = int(np.argmax(wrong))
+        raise ValueError(
+            f"{low_name}[{j}] = {low[j]:g} is above {high_name}[{j}] = {high[j]:g}"
+        )
+    if np.isposinf(low).any() or np.isneginf(high).any():
+        raise ValueError(f"{low_name} must be < inf and {high_name} > -inf")

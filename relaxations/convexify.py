@@ -1,0 +1,319 @@
+r"""Move curvature to where integrality can use it.
+
+A quadratic xᵀQx may be rewritten without changing its value on feasible points:
+  * x_j² = x_j for a binary, so any multiple of x_j² − x_j may be added;
+  * x_j² ≤ x_j²/z_j for a switched variable, with equality at z_j ∈ {0, 1} (perspective);
+  * x_i x_j ≥ 0 for non-negative variables, so xᵀNx with N ≥ 0 may be dropped;
+  * Ax = b turns Q into ΠQΠ plus linear terms, Π the projector on the null space of A.
+The bound is best when the diagonal D and the matrix N solve the dual of the doubly non-negative
+relaxation over Y = [1 xᵀ; x X]: Y ⪰ 0, Y ≥ 0, X_jj z_j ≥ x_j² (or X_jj = x_j), Y(−b; a) = 0.
+`Convexifier` runs ADMM on that relaxation. Its multipliers are only a proposal: `extract` makes
+the matrix positive semidefinite by a certified eigenvalue shift that is paid for, so whatever D
+and N come out, the rewritten problem is a valid relaxation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+BINARY, SWITCHED, PLAIN = 0, 1, 2
+_RELAX = 1.6
+_ADAPT_EVERY = 20
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """The part of a problem that is lifted: min xᵀQx + cᵀx + fᵀz.
+
+    Parameters
+    ----------
+    Q, c : ndarray
+        Objective; note that there is no ½.
+    kind : ndarray of int
+        BINARY, SWITCHED or PLAIN, per variable.
+    lb, ub : ndarray
+        Bounds; for a switched variable those when it is on.
+    scale : ndarray
+        Typical size of each variable.
+    A, b : ndarray
+        Equality rows Ax = b, linearly independent.
+    switch : ndarray of int
+        Which z a switched variable belongs to (ignored for the others).
+    f : ndarray
+        Costs of the z.
+    count : (float, float)
+        Bounds on the sum of all z, infinite where there is none.
+    """
+
+    Q: np.ndarray
+    c: np.ndarray
+    kind: np.ndarray
+    lb: np.ndarray
+    ub: np.ndarray
+    scale: np.ndarray
+    A: np.ndarray
+    b: np.ndarray
+    switch: np.ndarray
+    f: np.ndarray
+    count: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Convexification:
+    """xᵀQx + cᵀx + constant + Σ d_j x_j²/z_j is a convex underestimator of the lifted objective.
+
+    It is equal to it on feasible points up to xᵀNx ≥ 0 and the certified shift. `d` is zero but
+    for switched variables.
+    """
+
+    Q: np.ndarray
+    c: np.ndarray
+    constant: float
+    d: np.ndarray
+
+
+@numba.njit(nogil=True, cache=True)
+def _project_cones(a, b, c):  # type: ignore[no-untyped-def]
+    """Project each [[a, b], [b, c]] on the positive semidefinite matrices, in place."""
+    for j in range(len(a)):
+        mean, half = 0.5 * (a[j] + c[j]), 0.5 * (a[j] - c[j])
+        radius = np.sqrt(half * half + b[j] * b[j])
+        if mean + radius <= 0.0:
+            a[j] = b[j] = c[j] = 0.0
+        elif mean < radius:
+            factor = (mean + radius) / (2.0 * radius)
+            a[j] = factor * (radius + half)
+            c[j] = factor * (radius - half)
+            b[j] *= factor
+
+
+@numba.njit(nogil=True, cache=True)
+def _project_links(x, z, shift, low, high, px, pz):  # type: ignore[no-untyped-def]
+    """Project each (x, z − shift) on {low·z ≤ x ≤ high·z, 0 ≤ z ≤ 1}; returns Σz."""
+    total = 0.0
+    for j in range(len(x)):
+        xj, zj = x[j], z[j] - shift
+        lo, hi = low[j], high[j]
+        if xj > hi * zj:
+            t = max((xj * hi + zj) / (1.0 + hi * hi), 0.0)
+            px[j], pz[j] = hi * t, t
+        elif xj < lo * zj:
+            t = max((xj * lo + zj) / (1.0 + lo * lo), 0.0)
+            px[j], pz[j] = lo * t, t
+        else:
+            px[j], pz[j] = xj, zj
+        if pz[j] > 1.0:
+            pz[j] = 1.0
+            px[j] = min(max(xj, lo), hi)
+        elif pz[j] < 0.0:
+            pz[j] = px[j] = 0.0
+        total += pz[j]
+    return total
+
+
+@numba.njit(nogil=True, cache=True)
+def _project_counted_links(x, z, low, high, least, most, px, pz):  # type: ignore[no-untyped-def]
+    """The same with least ≤ Σz ≤ most: one multiplier, found by bisection."""
+    total = _project_links(x, z, 0.0, low, high, px, pz)
+    if least <= total <= most:
+        return
+    sign = 1.0 if total > most else -1.0
+    target = most if total > most else least
+    near, far = 0.0, 1.0
+    while sign * (_project_links(x, z, sign * far, low, high, px, pz) - target) > 0.0:
+        near, far = far, 2.0 * far
+        if far > 1e6:
+            return
+    for _ in range(45):
+        middle = 0.5 * (near + far)
+        if sign * (_project_links(x, z, sign * middle, low, high, px, pz) - target) > 0.0:
+            near = middle
+        else:
+            far = middle
+    _project_links(x, z, sign * far, low, high, px, pz)
+
+
+class Convexifier:
+    """ADMM on the doubly non-negative relaxation; run it as long as the bound still moves."""
+
+    def __init__(self, lifted: Lifted) -> None:
+        self._in = lifted
+        n = len(lifted.c)
+        self._scale = np.concatenate([[1.0], lifted.scale])
+        C = np.zeros((n + 1, n + 1))
+        C[1:, 1:] = lifted.Q
+        C[0, 1:] = C[1:, 0] = 0.5 * lifted.c
+        C *= np.outer(self._scale, self._scale)
+        self._norm = float(np.linalg.norm(C)) or 1.0
+        self._C = C / self._norm
+        rows = np.column_stack([-lifted.b, lifted.A * lifted.scale]).T
+        self._null = np.linalg.qr(rows)[0] if rows.size else np.zeros((n + 1, 0))
+        free = (lifted.lb < 0.0) & (lifted.kind != BINARY)
+        self._signed = np.zeros((n + 1, n + 1), dtype=bool)
+        self._signed[1:, 1:] = ~np.outer(~free, ~free)
+        self._binary = np.flatnonzero(lifted.kind == BINARY) + 1
+        self._paired = np.flatnonzero(lifted.kind == SWITCHED) + 1
+        self._plain = np.flatnonzero(lifted.kind == PLAIN) + 1
+        self._switch = lifted.switch[self._paired - 1]
+        self._count = np.bincount(self._switch, minlength=len(lifted.f)).astype(float)
+        self._low = lifted.lb / lifted.scale
+        self._high = lifted.ub / lifted.scale
+        self._rho = 0.1
+        m = len(self._paired)
+        self._S = np.zeros((n + 1, n + 1))
+        self._S[0, 0] = 1.0
+        self._U = np.zeros((n + 1, n + 1))
+        self._cone = [np.zeros(m) for _ in range(3)]
+        self._cone_dual = [np.zeros(m) for _ in range(3)]
+        self._link = [np.zeros(m) for _ in range(2)]
+        self._link_dual = [np.zeros(m) for _ in range(2)]
+        self._steps = 0
+
+    def run(self, steps: int) -> tuple[float, float]:
+        """Do some ADMM steps; returns the primal and dual residuals."""
+        residuals = (np.inf, np.inf)
+        for _ in range(steps):
+            Y, z = self._main()
+            residuals = self._copies(Y, z)
+            self._steps += 1
+            if self._steps % _ADAPT_EVERY == 0:
+                self._adapt(*residuals)
+        return residuals
+
+    def _main(self) -> tuple[np.ndarray, np.ndarray]:
+        """Minimise over the entrywise constraints: Y ≥ 0, Y_00 = 1, bounds, X_jj = x_j."""
+        rho, C = self._rho, self._C
+        T = self._S - self._U
+        Y = T - C / rho
+        np.maximum(Y, 0.0, out=Y, where=~self._signed)
+        j = self._paired
+        cone = [copy - dual for copy, dual in zip(self._cone, self._cone_dual, strict=True)]
+        link = [copy - dual for copy, dual in zip(self._link, self._link_dual, strict=True)]
+        Y[j, j] = np.maximum((T[j, j] + cone[0] - C[j, j] / rho) / 2.0, 0.0)
+        # An off-diagonal entry counts twice in the matrix copy, and twice in the 2x2 copy.
+        x = (2.0 * T[0, j] + 2.0 * cone[1] + link[0] - 2.0 * C[0, j] / rho) / 5.0
+        Y[0, j] = np.clip(x, np.minimum(self._low[j - 1], 0.0), np.maximum(self._high[j - 1], 0.0))
+        i = self._binary
+        x = (T[i, i] + 2.0 * T[0, i] - (C[i, i] + 2.0 * C[0, i]) / rho) / 3.0
+        Y[0, i] = Y[i, i] = np.clip(x, 0.0, 1.0)
+        p = self._plain
+        Y[0, p] = np.clip(T[0, p] - C[0, p] / rho, self._low[p - 1], self._high[p - 1])
+        Y[1:, 0] = Y[0, 1:]
+        Y[0, 0] = 1.0
+        votes = np.bincount(
+            self._switch, weights=cone[2] + link[1], minlength=len(self._count)
+        )
+        z = (votes - self._in.f / (self._norm * rho)) / np.maximum(2.0 * self._count, 1.0)
+        return Y, np.clip(z, 0.0, 1.0)[self._switch]
+
+    def _copies(self, Y: np.ndarray, z: np.ndarray) -> tuple[float, float]:
+        """Project the copies: Y ⪰ 0 on its face, the 2x2 cones, and the links."""
+        j = self._paired
+        V = _RELAX * Y + (1.0 - _RELAX) * self._S + self._U
+        S = self._project_psd(V)
+        self._U = V - S
+        dual = float(np.linalg.norm(S - self._S))
+        self._S = S
+        new = [
+            _RELAX * value + (1.0 - _RELAX) * copy + d
+            for value, copy, d in zip(
+                (Y[j, j], Y[0, j], z), self._cone, self._cone_dual, strict=True
+            )
+        ]
+        self._cone = [part.copy() for part in new]
+        _project_cones(*self._cone)
+        self._cone_dual = [v - c for v, c in zip(new, self._cone, strict=True)]
+        new = [
+            _RELAX * value + (1.0 - _RELAX) * copy + d
+            for value, copy, d in zip((Y[0, j], z), self._link, self._link_dual, strict=True)
+        ]
+        self._link = [np.empty_like(part) for part in new]
+        _project_counted_links(
+            new[0], new[1], np.clip(self._low[j - 1], -1e3, 1e3),
+            np.clip(self._high[j - 1], -1e3, 1e3), *self._in.count, *self._link,
+        )
+        self._link_dual = [v - c for v, c in zip(new, self._link, strict=True)]
+        return float(np.linalg.norm(Y - S)), self._rho * dual
+
+    def _project_psd(self, V: np.ndarray) -> np.ndarray:
+        B = self._null
+        if B.size:
+            W = V @ B
+            V = V - W @ B.T - B @ W.T + B @ (B.T @ W) @ B.T
+        values, vectors = np.linalg.eigh(0.5 * (V + V.T))
+        positive = values > 0.0
+        if positive.sum() <= len(values) // 2:
+            part = vectors[:, positive]
+            return np.asarray((part * values[positive]) @ part.T)
+        part = vectors[:, ~positive]
+        return np.asarray(0.5 * (V + V.T) - (part * values[~positive]) @ part.T)
+
+    def _adapt(self, primal: float, dual: float) -> None:
+        factor = 1.5 if primal > 5.0 * dual else (1.0 / 1.5 if dual > 2.0 * primal else 1.0)
+        if factor != 1.0:
+            self._rho *= factor
+            self._U /= factor
+            self._cone_dual = [part / factor for part in self._cone_dual]
+            self._link_dual = [part / factor for part in self._link_dual]
+
+    def point(self) -> np.ndarray:
+        """The relaxation's x, in the problem's own units."""
+        return np.asarray(self._S[0, 1:] * self._in.scale)
+
+    def extract(self) -> Convexification | None:
+        """D and N from the multipliers, made valid; None if they cannot be."""
+        scale = np.outer(self._in.scale, self._in.scale)
+        R = (self._C + self._rho * self._U)[1:, 1:] * self._norm / scale
+        R = 0.5 * (R + R.T)
+        D = np.diag(R).copy()
+        D[self._plain - 1] = 0.0
+        D[self._paired - 1] = np.maximum(D[self._paired - 1], 0.0)
+        N = np.where(self._signed[1:, 1:], 0.0, np.maximum(R, 0.0))
+        np.fill_diagonal(N, 0.0)
+        return certified_split(self._in, D, N)
+
+
+def certified_split(lifted: Lifted, D: np.ndarray, N: np.ndarray) -> Convexification | None:
+    """Take xᵀDx and xᵀNx out of xᵀQx so that what remains is surely convex.
+
+    The matrix left over, on the null space of the equality rows, is shifted by its most negative
+    eigenvalue ε (and a margin for rounding). Binaries and switched variables get the shift back
+    from D; others pay with the secant −εx² ≥ −ε((lb+ub)x − lb·ub). None if a variable without
+    bounds would have to pay.
+    """
+    n = len(lifted.c)
+    Q = lifted.Q - N - np.diag(D)
+    if lifted.b.size:
+        inverse = np.linalg.pinv(lifted.A)
+        center, projector = inverse @ lifted.b, np.eye(n) - inverse @ lifted.A
+    else:
+        center, projector = np.zeros(n), np.eye(n)
+    reduced = projector @ Q @ projector
+    values = np.linalg.eigvalsh(0.5 * (reduced + reduced.T))
+    margin = 1e-14 * n * max(np.abs(values).max(), np.abs(Q).max())
+    shift = max(0.0, margin - values[0])
+    D, linear, constant = D - shift, np.zeros(n), 0.0
+    paying = (lifted.kind == PLAIN) | ((lifted.kind == SWITCHED) & (D < 0.0))
+    if np.any(paying):
+        lb, ub = lifted.lb.copy(), lifted.ub.copy()
+        off = lifted.kind == SWITCHED
+        lb[off], ub[off] = np.minimum(lb[off], 0.0), np.maximum(ub[off], 0.0)
+        if shift > 0.0 and not np.all(np.isfinite(lb[paying]) & np.isfinite(ub[paying])):
+            return None
+        lack = np.where(paying, np.maximum(-D, 0.0), 0.0)
+        due = lack > 0.0
+        linear[due] = -lack[due] * (lb[due] + ub[due])
+        constant = float(np.sum(lack[due] * lb[due] * ub[due]))
+        D = np.where(paying, np.maximum(D, 0.0), D)
+    Q = Q + shift * np.eye(n)
+    convex = projector @ Q @ projector
+    linear += lifted.c + 2.0 * projector @ (Q @ center)
+    constant += float(center @ Q @ center)
+    binary = lifted.kind == BINARY
+    linear[binary] += D[binary]
+    return Convexification(
+        0.5 * (convex + convex.T), linear, constant, np.where(binary, 0.0, D)
+    )

@@ -1,0 +1,130 @@
+"""One OSQP workspace that lives across the nodes of a search."""
+
+from __future__ import annotations
+
+import numpy as np
+import osqp
+import scipy.sparse as sp
+
+from .certificate import Certifier
+from .qp import QP, Solution
+
+_INFINITY = 1e20
+_LADDER = ((1e-4, 500), (1e-6, 2000), (1e-8, 6000))
+"""(accuracy, iterations): each rung starts from where the last one stopped."""
+
+
+class OSQPWorkspace:
+    """Solves a QP without pairs under changing variable bounds.
+
+    The matrix is factorised once: bounds enter as rows, a single step size ρ serves all rows (so
+    that fixing a variable does not change the factor), and ρ adapts at fixed iteration counts,
+    never by the clock, so that runs repeat.
+    """
+
+    def __init__(self, qp: QP) -> None:
+        if len(qp.pairs):
+            raise ValueError("OSQPWorkspace takes QPs without pairs")
+        self._qp = qp
+        self._certifier = Certifier(qp)
+        self._hessian = sp.csc_matrix(qp.hessian())
+        # OSQP's tolerances are absolute: bring the objective to unit size.
+        size = max(np.abs(qp.q).max(), 0.1 * np.abs(self._hessian.data).max(initial=0.0))
+        self._factor = 1.0 / size if size > 0.0 else 1.0
+        rows = sp.vstack([qp.A, sp.identity(qp.n)], format="csc")
+        self._m = qp.A.shape[0]
+        self._low = np.clip(np.concatenate([qp.l, np.zeros(qp.n)]), -_INFINITY, _INFINITY)
+        self._high = np.clip(np.concatenate([qp.u, np.zeros(qp.n)]), -_INFINITY, _INFINITY)
+        self._solver = osqp.OSQP()
+        self._solver.setup(
+            sp.triu(self._factor * self._hessian, format="csc"), self._factor * qp.q, rows,
+            np.full(len(self._low), -_INFINITY), np.full(len(self._high), _INFINITY),
+            verbose=False, rho_is_vec=False, adaptive_rho=True, adaptive_rho_interval=50,
+            check_termination=25, polishing=False, warm_starting=True, scaling=10,
+        )
+
+    def solve(
+        self,
+        lb: np.ndarray,
+        ub: np.ndarray,
+        *,
+        cutoff: float = np.inf,
+        slack: float = 0.0,
+        warm: tuple[np.ndarray, np.ndarray] | None = None,
+        precise: bool = False,
+    ) -> Solution:
+        """Solve the node with these bounds, as accurately as the search needs.
+
+        Parameters
+        ----------
+        lb, ub : ndarray
+            Variable bounds of the node.
+        cutoff : float
+            Stop as soon as the certified bound reaches this.
+        slack : float
+            A certified bound this close to the objective reached is accurate enough.
+        warm : (x, y), optional
+            Where to start; y has the rows' multipliers.
+        precise : bool
+            The point is wanted as an incumbent: go for full accuracy at once.
+        """
+        self._low[self._m:] = np.maximum(lb, -_INFINITY)
+        self._high[self._m:] = np.minimum(ub, _INFINITY)
+        self._solver.update(l=self._low, u=self._high)
+        if warm is not None:
+            self._warm(warm)
+        best: Solution | None = None
+        iterations = 0
+        for accuracy, limit in _LADDER[-1:] if precise else _LADDER:
+            self._solver.update_settings(
+                eps_abs=accuracy, eps_rel=accuracy, max_iter=limit, eps_prim_inf=accuracy,
+                eps_dual_inf=1e-2 * accuracy,
+            )
+            raw = self._solver.solve(raise_error=False)
+            iterations += raw.info.iter
+            if self._proves_infeasible(raw, lb, ub):
+                return Solution(
+                    np.clip(np.zeros(self._qp.n), lb, ub), np.zeros(self._m), np.inf,
+                    np.zeros(self._qp.n), np.inf, iterations,
+                )
+            if raw.x is None or not np.all(np.isfinite(raw.x)):
+                self._solver.warm_start(
+                    x=np.zeros(self._qp.n), y=np.zeros(self._m + self._qp.n)
+                )
+                continue
+            found = self._certified(raw, lb, ub, iterations)
+            if best is None or found.bound > best.bound:
+                best = found
+            if best.bound >= cutoff or found.objective - best.bound <= slack:
+                break
+        if best is None:  # every rung failed: no news, the search branches on
+            x = np.clip(np.zeros(self._qp.n), lb, ub)
+            best = Solution(
+                x, np.zeros(self._m), -np.inf, np.zeros(self._qp.n), np.inf, iterations
+            )
+        return best
+
+    def _warm(self, warm: tuple[np.ndarray, np.ndarray]) -> None:
+        x, y = warm
+        slope = self._hessian @ x + self._qp.q + self._qp.A.T @ y  # what the bounds must balance
+        self._solver.warm_start(
+            x=np.ascontiguousarray(x),
+            y=np.ascontiguousarray(self._factor * np.concatenate([y, -slope])),
+        )
+
+    def _proves_infeasible(self, raw: object, lb: np.ndarray, ub: np.ndarray) -> bool:
+        """OSQP's word is not enough: its certificate must pass ours."""
+        ray = getattr(raw, "prim_inf_cert", None)
+        if ray is None or len(ray) == 0 or not np.all(np.isfinite(ray)):
+            return False
+        y = np.asarray(ray[: self._m])
+        return self._certifier.infeasible(y, lb, ub)
+
+    def _certified(
+        self, raw: object, lb: np.ndarray, ub: np.ndarray, iterations: int
+    ) -> Solution:
+        x = np.clip(raw.x, lb, ub)  # type: ignore[attr-defined]
+        y = np.array(raw.y[: self._m]) / self._factor  # type: ignore[attr-defined]
+        bound, reduced = self._certifier.bound(x, y, lb, ub)
+        objective = 0.5 * float(x @ (self._hessian @ x)) + float(self._qp.q @ x)
+        return Solution(x, y, bound, reduced, objective + self._qp.constant, iterations)

@@ -1,0 +1,270 @@
+r"""ADMM for convex QPs with perspective terms d·x²/z.
+
+The splitting is OSQP's, with one more kind of block: besides the rows, projected on [l, u], and
+plain variables, projected on their bounds, a switch z and its variables x_m are sent to
+
+    argmin  Σ_m (d_m x_m²/z + ½ρ_m (x_m − v_m)²) + ½ρ_z (z − v_z)²,   low·z ≤ x ≤ high·z.
+
+For fixed z each x_m has a closed form, t = x_m/z = clip(ρv/(ρz + 2d), low, high), and the
+derivative in z is increasing, so a bracketed root search finds z. The multipliers are certified
+by `relaxations.certificate` like anybody else's.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from .certificate import Certifier
+from .qp import QP, Solution
+
+_CHUNK = 50
+_MAX_CHUNKS = 60
+_EQUALITY_WEIGHT = 100.0
+_RELAX = 1.6
+
+
+@numba.njit(nogil=True, cache=True)
+def _slope(z, first, last, v, rho, d, low, high):  # type: ignore[no-untyped-def]
+    """Derivative in z of the x-part of a switch's block."""
+    total = 0.0
+    for m in range(first, last):
+        den = rho[m] * z + 2.0 * d[m]
+        if den > 0.0:
+            t = rho[m] * v[m] / den
+        else:
+            t = np.inf if v[m] > 0.0 else (-np.inf if v[m] < 0.0 else 0.0)
+        if t < low[m]:
+            total += d[m] * low[m] ** 2 + rho[m] * (low[m] * z - v[m]) * low[m]
+        elif t > high[m]:
+            total += d[m] * high[m] ** 2 + rho[m] * (high[m] * z - v[m]) * high[m]
+        elif d[m] > 0.0:
+            total -= d[m] * t * t
+    return total
+
+
+@numba.njit(nogil=True, cache=True)
+def _switch(vz, rho_z, zl, zu, first, last, v, rho, d, low, high):  # type: ignore[no-untyped-def]
+    """The optimal z of a switch's block: a bracketed secant search on the derivative."""
+    a, b = zl, zu
+    fa = _slope(a, first, last, v, rho, d, low, high) + rho_z * (a - vz)
+    if fa >= 0.0:
+        return a
+    fb = _slope(b, first, last, v, rho, d, low, high) + rho_z * (b - vz)
+    if fb <= 0.0:
+        return b
+    side = 0
+    for _ in range(60):
+        if b - a <= 1e-13:
+            break
+        c = (a * fb - b * fa) / (fb - fa)
+        if not (c > a and c < b):
+            c = 0.5 * (a + b)
+        fc = _slope(c, first, last, v, rho, d, low, high) + rho_z * (c - vz)
+        if fc == 0.0:
+            return c
+        if fc < 0.0:
+            a, fa = c, fc
+            if side == -1:
+                fb *= 0.5
+            side = -1
+        else:
+            b, fb = c, fc
+            if side == 1:
+                fa *= 0.5
+            side = 1
+    return 0.5 * (a + b)
+
+
+@numba.njit(nogil=True, cache=True)
+def _prox(  # type: ignore[no-untyped-def]
+    v, rho, lb, ub, single, switches, start, px, vx, rx, d, low, high, out
+):
+    """Send every block to its minimiser; vx and rx are scratch in pair order."""
+    for j in range(len(v)):
+        if single[j]:
+            out[j] = min(max(v[j], lb[j]), ub[j])
+    for m in range(len(px)):
+        vx[m] = v[px[m]]
+        rx[m] = rho[px[m]]
+    for g in range(len(switches)):
+        k = switches[g]
+        z = _switch(
+            v[k], rho[k], lb[k], ub[k], start[g], start[g + 1], vx, rx, d, low, high
+        )
+        out[k] = z
+        for m in range(start[g], start[g + 1]):
+            den = rx[m] * z + 2.0 * d[m]
+            t = rx[m] * vx[m] * z / den if den > 0.0 else 0.0
+            if z == 0.0:
+                t = 0.0
+            out[px[m]] = min(max(t, low[m] * z if z > 0.0 else 0.0), high[m] * z if z > 0 else 0.0)
+
+
+@numba.njit(nogil=True, cache=True)
+def _rows_times(data, index, pointer, x, out):  # type: ignore[no-untyped-def]
+    for i in range(len(pointer) - 1):
+        total = 0.0
+        for k in range(pointer[i], pointer[i + 1]):
+            total += data[k] * x[index[k]]
+        out[i] = total
+
+
+@numba.njit(nogil=True, cache=True)
+def _iterate(  # type: ignore[no-untyped-def]
+    count, inverse, q, data, index, pointer, low_row, high_row, weight, rho, lb, ub, single,
+    switches, start, px, d, low, high, s, ys, r, yr, relax,
+):
+    """`count` ADMM steps in place on (s, ys, r, yr); returns w and the two residuals."""
+    n, m = len(q), len(r)
+    rhs, w, v, s_old = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    aw, r_old = np.empty(m), np.empty(m)
+    vx, rx = np.empty(len(px)), np.empty(len(px))
+    primal = dual = 0.0
+    for step in range(count):
+        for j in range(n):
+            rhs[j] = rho[j] * s[j] - ys[j] - q[j]
+        for i in range(m):
+            value = weight[i] * r[i] - yr[i]
+            for k in range(pointer[i], pointer[i + 1]):
+                rhs[index[k]] += data[k] * value
+        w[:] = np.dot(inverse, rhs)
+        _rows_times(data, index, pointer, w, aw)
+        s_old[:] = s
+        r_old[:] = r
+        for j in range(n):
+            v[j] = relax * w[j] + (1.0 - relax) * s[j] + ys[j] / rho[j]
+        _prox(v, rho, lb, ub, single, switches, start, px, vx, rx, d, low, high, s)
+        for j in range(n):
+            ys[j] = rho[j] * (v[j] - s[j])
+        for i in range(m):
+            value = relax * aw[i] + (1.0 - relax) * r[i] + yr[i] / weight[i]
+            r[i] = min(max(value, low_row[i]), high_row[i])
+            yr[i] = weight[i] * (value - r[i])
+        if step == count - 1:
+            for j in range(n):
+                primal += rho[j] * (w[j] - s[j]) ** 2
+                dual += rho[j] * (s[j] - s_old[j]) ** 2
+            for i in range(m):
+                primal += weight[i] * (aw[i] - r[i]) ** 2
+                dual += weight[i] * (r[i] - r_old[i]) ** 2
+    return w, primal, dual
+
+
+class PerspectiveWorkspace:
+    """Solves QPs with pairs under changing variable bounds; the counterpart of `OSQPWorkspace`.
+
+    Parameters
+    ----------
+    qp : QP
+    scale : ndarray
+        Typical size of each variable: the step size of variable j is ρ/scale_j².
+    """
+
+    def __init__(self, qp: QP, scale: np.ndarray) -> None:
+        self._qp = qp
+        self._certifier = Certifier(qp)
+        order = np.argsort(qp.pairs.z, kind="stable")
+        pairs = qp.pairs
+        self._switches, counts = np.unique(pairs.z, return_counts=True)
+        self._start = np.concatenate([[0], np.cumsum(counts)])
+        self._pair = tuple(
+            np.ascontiguousarray(part[order]) for part in (pairs.x, pairs.d, pairs.low, pairs.high)
+        )
+        self._single = np.ones(qp.n, dtype=np.bool_)
+        self._single[pairs.x] = False
+        self._single[pairs.z] = False
+        self._A = sp.csr_matrix(qp.A)
+        norms = np.sqrt(np.asarray(self._A.power(2) @ scale**2).ravel())
+        self._row_weight = np.where(qp.l == qp.u, _EQUALITY_WEIGHT, 1.0) / np.maximum(
+            norms, 1e-12
+        ) ** 2
+        self._variable_weight = 1.0 / scale**2
+        hessian = qp.hessian()
+        self._hessian = hessian.toarray() if sp.issparse(hessian) else np.asarray(hessian)
+        self._inverses: dict[int, np.ndarray] = {}
+        curvature = np.concatenate(
+            [np.diag(self._hessian) * scale**2, 2.0 * pairs.d * scale[pairs.x] ** 2]
+        )
+        typical = np.median(curvature[curvature > 0]) if np.any(curvature > 0) else 1.0
+        self._unit = float(typical)
+        self._level = 0
+
+    def _inverse(self, level: int) -> tuple[np.ndarray, float]:
+        """(P + AᵀWA + R)⁻¹ at step size unit·4^level; computed once per level."""
+        rho = self._unit * 4.0**level
+        if level not in self._inverses:
+            dense = self._hessian + (
+                self._A.T @ sp.diags(rho * self._row_weight) @ self._A
+            ).toarray()
+            dense[np.diag_indices_from(dense)] += rho * self._variable_weight
+            factor = scipy.linalg.cho_factor(dense, lower=True)
+            inverse = scipy.linalg.cho_solve(factor, np.eye(len(dense)))
+            self._inverses[level] = np.ascontiguousarray(0.5 * (inverse + inverse.T))
+        return self._inverses[level], rho
+
+    def solve(
+        self,
+        lb: np.ndarray,
+        ub: np.ndarray,
+        *,
+        cutoff: float = np.inf,
+        slack: float = 0.0,
+        warm: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> Solution:
+        """Solve the node with these bounds; arguments as in `OSQPWorkspace.solve`."""
+        qp = self._qp
+        s, ys, r, yr = self._begin(lb, ub, warm)
+        best: Solution | None = None
+        stalled = 0
+        for chunk in range(1, _MAX_CHUNKS + 1):
+            inverse, rho = self._inverse(self._level)
+            w, primal, dual = _iterate(
+                _CHUNK, inverse, qp.q, self._A.data, self._A.indices, self._A.indptr, qp.l, qp.u,
+                rho * self._row_weight, rho * self._variable_weight, lb, ub, self._single,
+                self._switches, self._start, *self._pair, s, ys, r, yr, _RELAX,
+            )
+            bound, reduced = self._certifier.bound(w, yr, lb, ub)
+            objective = self._objective(s)
+            improved = best is None or bound > best.bound + 0.1 * slack
+            stalled = 0 if improved else stalled + 1
+            if best is None or bound > best.bound:
+                best = Solution(
+                    s.copy(), yr.copy(), bound, reduced, objective, chunk * _CHUNK
+                )
+            best.objective, best.x = objective, s.copy()
+            if best.bound >= cutoff or abs(objective - best.bound) <= slack or stalled >= 6:
+                break
+            self._adapt(primal, dual)
+        assert best is not None
+        return best
+
+    def _begin(
+        self, lb: np.ndarray, ub: np.ndarray, warm: tuple[np.ndarray, np.ndarray] | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        qp = self._qp
+        if warm is None:
+            s = np.clip(np.zeros(qp.n), lb, ub)
+            yr = np.zeros(len(qp.l))
+            ys = np.zeros(qp.n)
+        else:
+            s, yr = warm[0].copy(), warm[1].copy()
+            ys = -(self._hessian @ s + qp.q + qp.A.T @ yr)
+        r = np.clip(self._A @ s, qp.l, qp.u)
+        return s, ys, r, yr
+
+    def _objective(self, s: np.ndarray) -> float:
+        qp, pairs = self._qp, self._qp.pairs
+        z = np.maximum(s[pairs.z], 1e-12)
+        perspective = float(np.sum(pairs.d * s[pairs.x] ** 2 / z))
+        return (
+            0.5 * float(s @ (self._hessian @ s)) + float(qp.q @ s) + perspective + qp.constant
+        )
+
+    def _adapt(self, primal: float, dual: float) -> None:
+        if primal > 10.0 * dual:
+            self._level += 1
+        elif dual > 10.0 * primal:
+            self._level -= 1
