@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from . import checkpoint as checkpoints
 from .branching import PseudoCost, UserRule, make_rule
@@ -140,7 +141,9 @@ def solve(problem: Problem, **options: Any) -> Result:
     except TypeError as error:
         known = ", ".join(Options.__dataclass_fields__)
         raise TypeError(f"{error}; the options of bnb.solve are: {known}") from None
-    return _Search(problem, checked).run()
+    # Small matrices: BLAS threads only get in the way of each other and of `threads`.
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _Search(problem, checked).run()
 
 
 def _resident_mib() -> float:

@@ -104,9 +104,7 @@ class Finder:
         integer = problem.is_integer
         if integer.all():
             return self._keep(source, snap(lb, lb, ub, integer), found)
-        solution = problem.complete(lb, ub, cutoff=self.best, precise=True)
-        if solution.bound >= self.best:
-            return False
+        solution = problem.complete(lb, ub)
         return self._keep(source, snap(solution.x, lb, ub, integer), found)
 
     def _dive(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, goal: Goal) -> Found:
@@ -126,7 +124,7 @@ class Finder:
             lb[take] = ub[take] = np.clip(np.round(x[take]), lb[take], ub[take])
             if not problem.propagate(lb, ub):
                 break
-            solution = problem.complete(lb, ub, cutoff=self.best)
+            solution = problem.relax_plainly(lb, ub, self.best)
             if solution.bound >= self.best:
                 break
             x = solution.x

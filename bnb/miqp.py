@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from relaxations import QP, OSQPWorkspace, Pairs, PerspectiveWorkspace, Solution
+from relaxations import QP, OSQPWorkspace, Pairs, PerspectiveWorkspace, ReducedSolver, Solution
 
 from . import heuristics, validation
 from .engine import solve
@@ -105,6 +105,7 @@ class MIQP(Problem):
         self._strong_qp: QP | None = None
         self._scale = np.ones(n)
         self._plain: OSQPWorkspace | None = None
+        self._reduced: ReducedSolver | None = None
         self._strong: OSQPWorkspace | PerspectiveWorkspace | None = None
         self._seconds = 0.0
         self.evaluations = 0
@@ -148,9 +149,8 @@ class MIQP(Problem):
         if not self._presolve():
             return Evaluation(np.inf)
         assert self._box is not None and self._plain_qp is not None
-        self._plain = OSQPWorkspace(self._plain_qp)
         begin = time.perf_counter()
-        first = self._plain.solve(self._box.lb, self._box.ub, slack=self._slack(goal, np.inf))
+        first = self.plain.solve(self._box.lb, self._box.ub, slack=self._slack(goal, np.inf))
         self._seconds += time.perf_counter() - begin
         if first.bound == np.inf:
             return Evaluation(np.inf)
@@ -271,34 +271,44 @@ class MIQP(Problem):
         goal: Goal,
     ) -> Solution:
         """The strong relaxation; at a leaf the plain one, which is exact there."""
-        leaf = bool(np.all(lb[self.is_integer] == ub[self.is_integer]))
-        if leaf or self._strong is None:
-            return self.complete(
-                lb, ub, goal.cutoff, self._slack(goal, np.inf), warm, precise=leaf
-            )
+        if np.all(lb[self.is_integer] == ub[self.is_integer]):
+            return self.complete(lb, ub)
         begin = time.perf_counter()
-        if warm is not None and len(warm[1]) != len(self._strong_qp.l):  # type: ignore[union-attr]
+        relaxation, qp = (
+            (self._strong, self._strong_qp) if self._strong is not None
+            else (self.plain, self._plain_qp)
+        )
+        assert relaxation is not None and qp is not None
+        if warm is not None and len(warm[1]) != len(qp.l):
             warm = None
-        found = self._strong.solve(
+        found = relaxation.solve(
             lb, ub, cutoff=goal.cutoff, slack=self._slack(goal, np.inf), warm=warm
         )
         self._seconds += time.perf_counter() - begin
         return found
 
-    def complete(
-        self, lb: np.ndarray, ub: np.ndarray, cutoff: float = np.inf, slack: float = 0.0,
-        warm: tuple[np.ndarray, np.ndarray] | None = None, precise: bool = False,
-    ) -> Solution:
-        """Solve the plain relaxation within these bounds."""
-        assert self._plain_qp is not None
+    @property
+    def plain(self) -> OSQPWorkspace:
+        """The relaxation as it was given, made when first needed."""
         if self._plain is None:
+            assert self._plain_qp is not None
             self._plain = OSQPWorkspace(self._plain_qp)
-        if warm is not None and len(warm[1]) != len(self._plain_qp.l):
-            warm = (warm[0], np.zeros(len(self._plain_qp.l)))
+        return self._plain
+
+    def relax_plainly(self, lb: np.ndarray, ub: np.ndarray, cutoff: float) -> Solution:
+        """The relaxation as it was given, for heuristics."""
         begin = time.perf_counter()
-        found = self._plain.solve(
-            lb, ub, cutoff=cutoff, slack=slack, warm=warm, precise=precise
-        )
+        found = self.plain.solve(lb, ub, cutoff=cutoff, slack=1e-3 * abs(cutoff))
+        self._seconds += time.perf_counter() - begin
+        return found
+
+    def complete(self, lb: np.ndarray, ub: np.ndarray) -> Solution:
+        """Best values of the continuous variables for fixed integers, accurately."""
+        begin = time.perf_counter()
+        if self._reduced is None:
+            assert self._plain_qp is not None
+            self._reduced = ReducedSolver(self._plain_qp)
+        found = self._reduced.solve(lb, ub)
         self._seconds += time.perf_counter() - begin
         return found
 
@@ -360,7 +370,7 @@ class MIQP(Problem):
     def worker(self) -> MIQP:
         """A copy with workspaces of its own."""
         other = copy.copy(self)
-        other._plain = None
+        other._plain = other._reduced = None
         if self._strong_qp is not None:
             other._strong = self._workspace(self._strong_qp, self._scale)
         return other

@@ -5,6 +5,7 @@ from .convexify import Convexification, Convexifier, Lifted, certified_split
 from .osqp_workspace import OSQPWorkspace
 from .perspective import PerspectiveWorkspace
 from .qp import QP, Pairs, Solution
+from .small_qp import ReducedSolver
 
 __all__ = [
     "QP",
@@ -15,6 +16,7 @@ __all__ = [
     "OSQPWorkspace",
     "Pairs",
     "PerspectiveWorkspace",
+    "ReducedSolver",
     "Solution",
     "certified_split",
 ]

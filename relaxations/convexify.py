@@ -22,6 +22,9 @@ import numpy as np
 BINARY, SWITCHED, PLAIN = 0, 1, 2
 _RELAX = 1.6
 _ADAPT_EVERY = 20
+_FAVOUR_DUAL = 30.0, 0.3
+"""Step sizes are changed at these ratios of primal to dual residual: the multipliers are what is
+wanted, so the dual residual is kept the smaller one."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ class Convexifier:
         self._steps = 0
 
     def run(self, steps: int) -> tuple[float, float]:
-        """Do some ADMM steps; returns the primal and dual residuals."""
+        """Do some ADMM steps; returns the relative primal and dual residuals."""
         residuals = (np.inf, np.inf)
         for _ in range(steps):
             Y, z = self._main()
@@ -236,7 +239,8 @@ class Convexifier:
             np.clip(self._high[j - 1], -1e3, 1e3), *self._in.count, *self._link,
         )
         self._link_dual = [v - c for v, c in zip(new, self._link, strict=True)]
-        return float(np.linalg.norm(Y - S)), self._rho * dual
+        primal = float(np.linalg.norm(Y - S)) / max(1.0, float(np.linalg.norm(S)))
+        return primal, self._rho * dual / max(1.0, self._rho * float(np.linalg.norm(self._U)))
 
     def _project_psd(self, V: np.ndarray) -> np.ndarray:
         B = self._null
@@ -252,7 +256,8 @@ class Convexifier:
         return np.asarray(0.5 * (V + V.T) - (part * values[~positive]) @ part.T)
 
     def _adapt(self, primal: float, dual: float) -> None:
-        factor = 1.5 if primal > 5.0 * dual else (1.0 / 1.5 if dual > 2.0 * primal else 1.0)
+        up, down = _FAVOUR_DUAL
+        factor = 1.5 if primal > up * dual else (1.0 / 1.5 if dual > down * primal else 1.0)
         if factor != 1.0:
             self._rho *= factor
             self._U /= factor

@@ -51,7 +51,6 @@ class OSQPWorkspace:
         cutoff: float = np.inf,
         slack: float = 0.0,
         warm: tuple[np.ndarray, np.ndarray] | None = None,
-        precise: bool = False,
     ) -> Solution:
         """Solve the node with these bounds, as accurately as the search needs.
 
@@ -65,8 +64,6 @@ class OSQPWorkspace:
             A certified bound this close to the objective reached is accurate enough.
         warm : (x, y), optional
             Where to start; y has the rows' multipliers.
-        precise : bool
-            The point is wanted as an incumbent: go for full accuracy at once.
         """
         self._low[self._m:] = np.maximum(lb, -_INFINITY)
         self._high[self._m:] = np.minimum(ub, _INFINITY)
@@ -75,7 +72,7 @@ class OSQPWorkspace:
             self._warm(warm)
         best: Solution | None = None
         iterations = 0
-        for accuracy, limit in _LADDER[-1:] if precise else _LADDER:
+        for accuracy, limit in _LADDER:
             self._solver.update_settings(
                 eps_abs=accuracy, eps_rel=accuracy, max_iter=limit, eps_prim_inf=accuracy,
                 eps_dual_inf=1e-2 * accuracy,
@@ -83,26 +80,28 @@ class OSQPWorkspace:
             raw = self._solver.solve(raise_error=False)
             iterations += raw.info.iter
             if self._proves_infeasible(raw, lb, ub):
-                return Solution(
-                    np.clip(np.zeros(self._qp.n), lb, ub), np.zeros(self._m), np.inf,
-                    np.zeros(self._qp.n), np.inf, iterations,
-                )
+                return self._without_point(np.inf, lb, ub, iterations)
             if raw.x is None or not np.all(np.isfinite(raw.x)):
                 self._solver.warm_start(
                     x=np.zeros(self._qp.n), y=np.zeros(self._m + self._qp.n)
                 )
                 continue
-            found = self._certified(raw, lb, ub, iterations)
+            x = np.clip(raw.x, lb, ub)
+            y = np.array(raw.y[: self._m]) / self._factor
+            found = self._certify(x, y, lb, ub, iterations)
             if best is None or found.bound > best.bound:
                 best = found
             if best.bound >= cutoff or found.objective - best.bound <= slack:
                 break
-        if best is None:  # every rung failed: no news, the search branches on
-            x = np.clip(np.zeros(self._qp.n), lb, ub)
-            best = Solution(
-                x, np.zeros(self._m), -np.inf, np.zeros(self._qp.n), np.inf, iterations
-            )
-        return best
+        # Every rung failed: no news, and the search branches on.
+        return best or self._without_point(-np.inf, lb, ub, iterations)
+
+    def _without_point(
+        self, bound: float, lb: np.ndarray, ub: np.ndarray, iterations: int
+    ) -> Solution:
+        n = self._qp.n
+        x = np.clip(np.zeros(n), lb, ub)
+        return Solution(x, np.zeros(self._m), bound, np.zeros(n), np.inf, iterations)
 
     def _warm(self, warm: tuple[np.ndarray, np.ndarray]) -> None:
         x, y = warm
@@ -120,11 +119,9 @@ class OSQPWorkspace:
         y = np.asarray(ray[: self._m])
         return self._certifier.infeasible(y, lb, ub)
 
-    def _certified(
-        self, raw: object, lb: np.ndarray, ub: np.ndarray, iterations: int
+    def _certify(
+        self, x: np.ndarray, y: np.ndarray, lb: np.ndarray, ub: np.ndarray, iterations: int
     ) -> Solution:
-        x = np.clip(raw.x, lb, ub)  # type: ignore[attr-defined]
-        y = np.array(raw.y[: self._m]) / self._factor  # type: ignore[attr-defined]
         bound, reduced = self._certifier.bound(x, y, lb, ub)
         objective = 0.5 * float(x @ (self._hessian @ x)) + float(self._qp.q @ x)
         return Solution(x, y, bound, reduced, objective + self._qp.constant, iterations)

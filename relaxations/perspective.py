@@ -24,6 +24,7 @@ _CHUNK = 50
 _MAX_CHUNKS = 60
 _EQUALITY_WEIGHT = 100.0
 _RELAX = 1.6
+_MAX_LEVEL = 10
 
 
 @numba.njit(nogil=True, cache=True)
@@ -221,11 +222,15 @@ class PerspectiveWorkspace:
         stalled = 0
         for chunk in range(1, _MAX_CHUNKS + 1):
             inverse, rho = self._inverse(self._level)
+            before = yr.copy()
             w, primal, dual = _iterate(
                 _CHUNK, inverse, qp.q, self._A.data, self._A.indices, self._A.indptr, qp.l, qp.u,
                 rho * self._row_weight, rho * self._variable_weight, lb, ub, self._single,
                 self._switches, self._start, *self._pair, s, ys, r, yr, _RELAX,
             )
+            # Multipliers of an infeasible node grow along a Farkas ray.
+            if chunk > 1 and self._certifier.infeasible(yr - before, lb, ub):
+                return Solution(s, yr, np.inf, np.zeros(qp.n), np.inf, chunk * _CHUNK)
             bound, reduced = self._certifier.bound(w, yr, lb, ub)
             objective = self._objective(s)
             improved = best is None or bound > best.bound + 0.1 * slack
@@ -264,7 +269,7 @@ class PerspectiveWorkspace:
         )
 
     def _adapt(self, primal: float, dual: float) -> None:
-        if primal > 10.0 * dual:
+        if primal > 10.0 * dual and self._level < _MAX_LEVEL:
             self._level += 1
-        elif dual > 10.0 * primal:
+        elif dual > 10.0 * primal and self._level > -_MAX_LEVEL:
             self._level -= 1
