@@ -191,7 +191,7 @@ class MIQP(Problem):
         assert self._box is not None and self._plain_qp is not None
         builder = Strengthener(self, self._plain_qp, self._pairs, self._rows, self._box)
         bound = first.bound
-        for qp, scale, point in builder.proposals(finder.best_x, first.x, goal):
+        for qp, scale, point in builder.proposals(first.x, goal):
             self._seconds += builder.take_seconds()
             if qp is not None:
                 workspace = self._workspace(qp, scale)
@@ -246,17 +246,13 @@ class MIQP(Problem):
         lb, ub = state.lb.copy(), state.ub.copy()
         if not self._propagator.tighten(lb, ub):
             return Evaluation(np.inf)
-        found = self._relax(lb, ub, state.warm, goal)
+        found, removed = self._bound(lb, ub, state.warm, goal)
         if found.bound >= goal.cutoff:
-            return Evaluation(found.bound, seconds=self._seconds)
+            return Evaluation(found.bound, seconds=self._seconds, removed=removed)
         solutions: list[tuple[str, np.ndarray]] = []
-        fixed = self.is_integer & (lb == ub)
-        if fixed.sum() == self.is_integer.sum():
+        if np.all(lb[self.is_integer] == ub[self.is_integer]):
             solutions.append(("N", heuristics.snap(found.x, lb, ub, self.is_integer)))
-            return Evaluation(found.bound, solutions, seconds=self._seconds)
-        removed = np.inf
-        if self._fix_by_reduced_costs(found, lb, ub, goal.cutoff):
-            removed = goal.cutoff
+            return Evaluation(found.bound, solutions, seconds=self._seconds, removed=removed)
         candidates = self._candidates(found.x, lb, ub)
         if not goal.probe:
             finder = heuristics.Finder(self, goal.objective, goal.incumbent)
@@ -265,6 +261,25 @@ class MIQP(Problem):
         return Evaluation(
             found.bound, solutions, candidates, data, seconds=self._seconds, removed=removed
         )
+
+    def _bound(
+        self, lb: np.ndarray, ub: np.ndarray, warm: tuple[np.ndarray, np.ndarray] | None,
+        goal: Goal,
+    ) -> tuple[Solution, float]:
+        """Solve the relaxation and fix by reduced costs, again if that leaves no integer open.
+
+        Returns the solution and the cutoff that fixings relied on, ``inf`` if there were none.
+        """
+        found = self._relax(lb, ub, warm, goal)
+        if found.bound >= goal.cutoff or not self._fix_by_reduced_costs(found, lb, ub, goal.cutoff):
+            return found, np.inf
+        if not self._propagator.tighten(lb, ub):
+            found.bound = np.inf
+        elif np.all(lb[self.is_integer] == ub[self.is_integer]):
+            leaf = self.complete(lb, ub)
+            leaf.bound = max(leaf.bound, found.bound)
+            found = leaf
+        return found, goal.cutoff
 
     def _relax(
         self, lb: np.ndarray, ub: np.ndarray, warm: tuple[np.ndarray, np.ndarray] | None,

@@ -60,10 +60,10 @@ class Strengthener:
         self._bound, self._cutoff = bound, cutoff
 
     def proposals(
-        self, incumbent: np.ndarray | None, relaxed: np.ndarray, goal: Goal
+        self, relaxed: np.ndarray, goal: Goal
     ) -> Iterator[tuple[QP | None, np.ndarray, np.ndarray | None]]:
         """(relaxation, typical sizes, point to round), from cheap to strong."""
-        scale = self._typical(incumbent if incumbent is not None else relaxed)
+        scale = self._typical(relaxed)
         lift = self._lifted_variables()
         if len(self._pairs):
             yield self._with(self._cheap_split(lift, scale), lift), scale, None
@@ -103,11 +103,13 @@ class Strengthener:
         return bool(np.all(switched)) and (block - sp.diags(block.diagonal())).count_nonzero() == 0
 
     def _typical(self, x: np.ndarray) -> np.ndarray:
-        """Typical size of each variable: one for integers, the mean of the used for the rest."""
+        """Typical size of each variable: one for binaries, the mean over what is on for x."""
         scale = np.ones(len(x))
         size = np.abs(x[self._pairs.x])
-        mean = float((size**2).sum() / size.sum()) if size.sum() > 0 else 1.0
-        scale[self._pairs.x] = np.clip(mean, 1e-4, 1e4)
+        switches = np.unique(self._pairs.z)
+        most = min(cardinality(self._A, self._l, self._u, switches)[1], len(switches))
+        on = max(1.0, most * len(size) / max(1, len(switches)))
+        scale[self._pairs.x] = np.clip(size.sum() / on, 1e-4, 1e4) if size.any() else 1.0
         rest = ~self._binary
         rest[self._pairs.x] = False
         scale[rest] = np.clip(np.abs(x[rest]), 0.1, 1e4)

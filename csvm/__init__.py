@@ -1,0 +1,1 @@
+"""Constrained support vector machines, solved to proven optimality."""
