@@ -227,7 +227,7 @@ class _Search:
 
     def _begin(self) -> None:
         if self.options.start is not None:
-            self._offer("S", np.asarray(self.options.start, dtype=float))
+            self._offer("S", self.problem.accept(np.asarray(self.options.start, dtype=float)))
             if self.x is None:
                 raise ValueError("start is not a feasible solution of the problem")
         prepared = self._prepare()
@@ -433,13 +433,16 @@ class _Search:
             return
         progress = Progress(
             self.nodes, len(self.queue), min(self._bound(), self.objective), self.objective,
-            self.x, self._seconds(),
+            self._presented(), self._seconds(),
         )
         answer = callback(progress)
         if isinstance(answer, str) and answer == STOP:
             self.reason = Reason.CALLBACK
         elif answer is not None:
-            self._offer("U", np.asarray(answer, dtype=float))
+            self._offer("U", self.problem.accept(np.asarray(answer, dtype=float)))
+
+    def _presented(self) -> np.ndarray | None:
+        return None if self.x is None else self.problem.present(self.x)
 
     def _note(self, source: str) -> None:
         bound = min(self._bound(), self.objective)
@@ -479,9 +482,9 @@ class _Search:
             status = Status.NO_SOLUTION
         self._note("")
         return Result(
-            status, self.reason or Reason.EXHAUSTED, self.x, self.objective, bound,
-            relative_gap(self.objective, bound), self.root_bound, self.violation, max(self.nodes, 1),
-            len(self.queue), self.pruned, self.probes, self._seconds(), self.relaxation_seconds,
+            status, self.reason or Reason.EXHAUSTED, self._presented(), self.objective, bound,
+            relative_gap(self.objective, bound), self.root_bound, self.violation,
+            max(self.nodes, 1), len(self.queue), self.pruned, self.probes, self._seconds(), self.relaxation_seconds,
             self.trace, self.tree,
         )
 

@@ -66,7 +66,7 @@ def _anneal(  # type: ignore[no-untyped-def]
 ):
     """Anneal from the feasible point x; returns the best point and objective difference."""
     np.random.seed(seed)
-    n, m = len(x), len(l)
+    m = len(l)
     gradient = P @ x + q
     activity = np.zeros(m)
     for i in range(m):

@@ -19,8 +19,8 @@ from .engine import solve
 from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
 from .propagation import Propagator
 from .result import Result
-from .structure import find_structure, tighten_coefficients
 from .strengthen import Strengthener, free_curvature
+from .structure import find_structure, tighten_coefficients
 
 _INTEGRAL = 1e-6
 
@@ -100,6 +100,7 @@ class MIQP(Problem):
         self.ub[self.binary] = np.minimum(self.ub[self.binary], 1.0)
         self.constant = float(validation.vector("constant", constant, 1)[0])
         self._box: Box | None = None
+        self._links = Pairs.none()  # switches that subclasses know without rows
         self._pairs = Pairs.none()
         self._plain_qp: QP | None = None
         self._strong_qp: QP | None = None
@@ -170,7 +171,7 @@ class MIQP(Problem):
         if np.any(lb > ub):
             return False
         self._propagator = Propagator(self.A, self.l, self.u, self.is_integer)
-        if not self._propagator.tighten(lb, ub, rounds=50):
+        if not self.propagate(lb, ub, rounds=50):
             return False
         self._box = Box(lb, ub)
         switchable = self.is_integer & (lb >= 0) & (ub <= 1)
@@ -180,7 +181,7 @@ class MIQP(Problem):
             self.P - sp.diags(2.0 * square), self.q, A, self.l, u, square, constant=self.constant
         )
         found = find_structure(A, self.l, u, lb, ub, switchable)
-        self._pairs, self._rows = found.pairs, found.rows
+        self._pairs, self._rows = found.pairs.joined(self._links), found.rows
         return True
 
     def _strengthen(
@@ -244,7 +245,7 @@ class MIQP(Problem):
         """Propagate, solve the relaxation, fix by reduced costs, and look for solutions."""
         self._seconds = 0.0
         lb, ub = state.lb.copy(), state.ub.copy()
-        if not self._propagator.tighten(lb, ub):
+        if not self.propagate(lb, ub):
             return Evaluation(np.inf)
         found, removed = self._bound(lb, ub, state.warm, goal)
         if found.bound >= goal.cutoff:
@@ -273,7 +274,7 @@ class MIQP(Problem):
         found = self._relax(lb, ub, warm, goal)
         if found.bound >= goal.cutoff or not self._fix_by_reduced_costs(found, lb, ub, goal.cutoff):
             return found, np.inf
-        if not self._propagator.tighten(lb, ub):
+        if not self.propagate(lb, ub):
             found.bound = np.inf
         elif np.all(lb[self.is_integer] == ub[self.is_integer]):
             leaf = self.complete(lb, ub)
@@ -327,9 +328,9 @@ class MIQP(Problem):
         self._seconds += time.perf_counter() - begin
         return found
 
-    def propagate(self, lb: np.ndarray, ub: np.ndarray) -> bool:
+    def propagate(self, lb: np.ndarray, ub: np.ndarray, rounds: int = 10) -> bool:
         """Tighten bounds in place; False if there is surely no feasible point."""
-        return self._propagator.tighten(lb, ub)
+        return self._propagator.tighten(lb, ub, rounds)
 
     def fix_and_propagate(
         self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
@@ -348,15 +349,13 @@ class MIQP(Problem):
         room = cutoff - found.bound
         if not np.isfinite(room):
             return False
-        cost = found.reduced
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.floor(room / np.abs(cost) + _INTEGRAL)
-        movable = self.is_integer & (lb < ub) & (np.abs(cost) > 0)
-        up, down = movable & (cost > 0), movable & (cost < 0)
-        new_ub = np.where(up & np.isfinite(lb), np.minimum(ub, lb + steps), ub)
-        new_lb = np.where(down & np.isfinite(ub), np.maximum(lb, ub - steps), lb)
-        changed = bool(np.any(new_ub < ub) or np.any(new_lb > lb))
-        ub[:], lb[:] = new_ub, new_lb
+        changed = False
+        for j in np.flatnonzero(self.is_integer & (lb < ub) & (found.reduced != 0.0)):
+            steps = np.floor(room / abs(found.reduced[j]) + _INTEGRAL)
+            if found.reduced[j] > 0.0 and lb[j] + steps < ub[j]:
+                ub[j], changed = lb[j] + steps, True
+            elif found.reduced[j] < 0.0 and ub[j] - steps > lb[j]:
+                lb[j], changed = ub[j] - steps, True
         return changed
 
     def _candidates(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> list[Candidate]:

@@ -141,6 +141,14 @@ class Problem(ABC):
         """
         return None
 
+    def present(self, x: np.ndarray) -> np.ndarray:
+        """The part of a solution that the user asked for."""
+        return x
+
+    def accept(self, x: np.ndarray) -> np.ndarray:
+        """A user's solution in the problem's own terms: the inverse of `present`."""
+        return x
+
     def worker(self) -> Problem:
         """A copy that another thread may evaluate nodes with."""
         return self

@@ -30,6 +30,8 @@ from .structure import cardinality
 _MAX_LIFTED = 450
 """Above this an eigenvalue decomposition per step is too slow to pay."""
 _STEPS = (100, 100, 100, 200, 200, 300, 300, 400, 400, 500, 500, 500, 500)
+_MIN_OPEN = 10
+"""With fewer integers open, branching is quicker than looking for a better relaxation."""
 _MIN_PROGRESS = 0.03
 """Share of the open gap that a round of steps must close to be followed by another."""
 
@@ -46,6 +48,7 @@ class Strengthener:
         self._binary = problem.is_integer & (box.lb >= 0) & (box.ub <= 1)
         # Values of the variables that presolve has fixed, zero elsewhere.
         self._still = np.where(box.lb == box.ub, box.lb, 0.0)
+        self._open = int(np.sum(problem.is_integer & (box.lb < box.ub)))
         self._seconds = 0.0
         self._bound = -np.inf
         self._cutoff = np.inf
@@ -67,7 +70,7 @@ class Strengthener:
         lift = self._lifted_variables()
         if len(self._pairs):
             yield self._with(self._cheap_split(lift, scale), lift), scale, None
-        if not len(lift) or len(lift) > _MAX_LIFTED or self._is_diagonal(lift):
+        if not 0 < len(lift) <= _MAX_LIFTED or self._open < _MIN_OPEN or self._is_diagonal(lift):
             return
         lifted = self._lifted(lift, scale)
         if not np.any(lifted.kind != PLAIN):
@@ -183,8 +186,10 @@ class Strengthener:
         P = np.zeros((n, n))
         P[np.ix_(lift, lift)] = 2.0 * split.Q
         square = np.zeros(n)
-        if np.any(self._plain.square > 0.0):
-            square = free_curvature(sp.csr_matrix(P), self._plain.square > 0.0)
+        free = self._plain.square > 0.0
+        free[self._pairs.x] = False
+        if np.any(free):
+            square = free_curvature(sp.csr_matrix(P), free)
             P[np.diag_indices(n)] -= 2.0 * square
         d = np.zeros(n)
         d[lift] = split.d

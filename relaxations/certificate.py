@@ -33,20 +33,19 @@ def _box_minimum(
     slope: np.ndarray, square: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
     """min over low <= t <= high of slope*t + square*t**2, per entry."""
-    at_ends = np.minimum(
-        _times(slope, low) + _times(square, low**2), _times(slope, high) + _times(square, high**2)
-    )
     curved = square > 0.0
-    t = np.clip(-slope / np.where(curved, 2.0 * square, 1.0), low, high)
-    inside = _times(slope, t) + square * np.where(np.isfinite(t), t, 0.0) ** 2
-    return np.where(curved, inside, at_ends)
+    end = np.where(slope >= 0.0, low, high)
+    bent = np.where(curved, slope, 0.0)
+    t = np.clip(-bent / np.where(curved, 2.0 * square, 1.0), low, high)
+    t = np.where(curved, t, 0.0)
+    return np.where(curved, (bent + square * t) * t, _times(slope, end))
 
 
 def _reach(square: np.ndarray, slope: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """How far from zero the minimiser of `_box_minimum` may lie: scales an error in the slope."""
     ends = np.maximum(np.abs(low), np.abs(high))
     curved = square > 0.0
-    free = 2.0 * np.abs(slope) / np.where(curved, 2.0 * square, 1.0) + 1.0
+    free = 2.0 * np.abs(slope) / np.where(curved, 2.0 * square, np.inf) + 1.0
     return np.where(curved, np.minimum(ends, free), ends)
 
 
@@ -65,15 +64,29 @@ class Certifier:
         self._is_switch[pairs.z] = True
         self._no_upper = ~np.isfinite(qp.u)
         self._no_lower = ~np.isfinite(qp.l)
+        self._slacks = self._slack_columns()
+
+    def _slack_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(variable, row, coefficient) of variables without curvature that stand in one row."""
+        qp = self._qp
+        curved = np.asarray(self._absP.sum(axis=0)).ravel() + qp.square > 0.0
+        alone = (np.diff(self._At.indptr) == 1) & ~curved & self._single & ~self._is_switch
+        columns = np.flatnonzero(alone)
+        first = self._At.indptr[columns]
+        rows = self._At.indices[first]
+        _, keep = np.unique(rows, return_index=True)  # one slack per row is enough
+        return columns[keep], rows[keep], self._At.data[first][keep]
 
     def bound(
         self, x: np.ndarray, y: np.ndarray, lb: np.ndarray, ub: np.ndarray
     ) -> tuple[float, np.ndarray]:
         """Certified lower bound proved by (x, y), and the reduced costs behind it."""
         qp = self._qp
-        y = self._admissible(y)
+        y, balanced = self._admissible(y, qp.q, lb, ub)
         slope = qp.P @ x + qp.q + self._At @ y
         error = 16 * _UNIT * (self._absP @ np.abs(x) + np.abs(qp.q) + self._absAt @ np.abs(y))
+        # Think of y as the real number that balances these: the other errors cover the rounding.
+        slope[balanced] = error[balanced] = 0.0
         rows = np.maximum(_times(y, qp.u), _times(y, qp.l))
         quadratic = 0.5 * float(x @ (qp.P @ x))
         values, reduced, risk = self._variables(slope, qp.square, qp.pairs.d, error, lb, ub)
@@ -85,13 +98,14 @@ class Certifier:
     def infeasible(self, y: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> bool:
         """Whether y proves that no x within the bounds meets the rows (a Farkas certificate)."""
         qp = self._qp
-        y = self._admissible(np.nan_to_num(y))
+        y, balanced = self._admissible(np.nan_to_num(y), np.zeros(qp.n), lb, ub)
         size = np.abs(y).max(initial=0.0)
         if size == 0.0:
             return False
         y = y / size
         slope = self._At @ y
         error = 16 * _UNIT * (self._absAt @ np.abs(y))
+        slope[balanced] = error[balanced] = 0.0
         rows = np.maximum(_times(y, qp.u), _times(y, qp.l))
         values, _, risk = self._variables(
             slope, np.zeros(qp.n), np.zeros(len(qp.pairs)), error, lb, ub
@@ -101,9 +115,22 @@ class Certifier:
         # Rows hold to within a tolerance in practice: a hair's breadth is no proof.
         return bool(total > allowance + 1e-9 * (1.0 + np.abs(rows).sum()))
 
-    def _admissible(self, y: np.ndarray) -> np.ndarray:
+    def _admissible(
+        self, y: np.ndarray, q: np.ndarray, lb: np.ndarray, ub: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Clip signs where a row, or a slack variable in it, has no bound to push against.
+
+        Returns the multipliers and the slack variables whose slope they balance to zero.
+        """
         y = np.where(self._no_upper, np.minimum(y, 0.0), y)
-        return np.where(self._no_lower, np.maximum(y, 0.0), y)
+        y = np.where(self._no_lower, np.maximum(y, 0.0), y)
+        columns, rows, coefficient = self._slacks
+        slope = q[columns] + coefficient * y[rows]
+        slope = np.where(np.isinf(ub[columns]), np.maximum(slope, 0.0), slope)
+        slope = np.where(np.isinf(lb[columns]), np.minimum(slope, 0.0), slope)
+        zero = slope == 0.0
+        y[rows[zero]] = -q[columns[zero]] / coefficient[zero]
+        return y, columns[zero]
 
     def _variables(
         self, slope: np.ndarray, square: np.ndarray, d: np.ndarray, error: np.ndarray,

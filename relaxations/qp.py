@@ -40,6 +40,14 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.x)
 
+    def joined(self, other: Pairs) -> Pairs:
+        """These pairs, and those of `other` whose x is not among them."""
+        new = ~np.isin(other.x, self.x)
+        return Pairs(*(
+            np.concatenate([getattr(self, name), getattr(other, name)[new]])
+            for name in ("x", "z", "low", "high", "d")
+        ))
+
 
 @dataclass(frozen=True)
 class QP:

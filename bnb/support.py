@@ -1,0 +1,169 @@
+"""QPs with a limited number of non-zero variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from relaxations import Pairs
+
+from . import validation
+from .miqp import MIQP
+
+
+class SupportQP(MIQP):
+    """min ½ xᵀPx + qᵀx  s.t.  l ≤ Ax ≤ u,  at most k of the x_j non-zero.
+
+    Parameters
+    ----------
+    P, q, A, l, u
+        As in `MIQP`.
+    k : int
+        How many variables may be selected.
+    lb, ub : array or scalar, optional
+        Bounds of a variable when it is selected; one that is not selected is zero, whatever its
+        bounds. Without finite bounds P must be positive definite.
+    support : positions or mask, optional
+        The variables that count; all by default. The others are ordinary ones within [lb, ub].
+    exactly : bool
+        Select exactly k instead of at most k.
+
+    Notes
+    -----
+    A solution handed in as `start`, or coming out in `Result.x`, is x alone; the binaries z that
+    select are internal. With "exactly" and bounds that allow zero, a selected variable may be
+    zero.
+
+    Examples
+    --------
+    Best subset of two out of three regressors:
+
+    >>> import numpy as np, bnb
+    >>> X = np.array([[1.0, 0, 1], [0, 1, 1], [1, 1, 0], [0, 0, 1]])
+    >>> y = np.array([1.0, 2, 3, 0.1])
+    >>> bnb.solve(bnb.SupportQP(X.T @ X, -X.T @ y, 2)).x.round(3)
+    array([1., 2., 0.])
+    """
+
+    def __init__(
+        self,
+        P: Any,
+        q: Any,
+        k: int,
+        A: Any = None,
+        l: Any = None,  # noqa: E741 - the usual name
+        u: Any = None,
+        *,
+        lb: Any = None,
+        ub: Any = None,
+        support: Iterable[int] | np.ndarray | None = None,
+        exactly: bool = False,
+        constant: float = 0.0,
+    ) -> None:
+        n = np.size(q)
+        everything = np.arange(n) if support is None else support
+        selectable = validation.index_set("support", everything, n)
+        m = len(selectable)
+        if isinstance(k, bool) or int(k) != k or not 0 <= k <= m:
+            raise ValueError(f"k must be an integer between 0 and {m}, the variables that count; "
+                             f"got {k!r}")
+        low = validation.vector("lb", lb, n, -np.inf, infinite=True)
+        high = validation.vector("ub", ub, n, np.inf, infinite=True)
+        validation.ordered("lb", low, "ub", high)
+        rows = validation.matrix("A", sp.csr_matrix((0, n)) if A is None else A, (None, n))
+        below = validation.vector("l", l, rows.shape[0], -np.inf, infinite=True)
+        above = validation.vector("u", u, rows.shape[0], np.inf, infinite=True)
+        pick = sp.csr_matrix((np.ones(m), (np.arange(m), selectable)), shape=(m, n))
+        floor, ceiling = low[selectable], high[selectable]
+        self.selectable = selectable
+        self._n = n
+        blocks = [
+            sp.hstack([rows, sp.csr_matrix((rows.shape[0], m))]),
+            sp.hstack([sp.csr_matrix((1, n)), np.ones((1, m))]),
+            *(_link(pick, bound, keep) for bound, keep in (
+                (ceiling, np.isfinite(ceiling)), (floor, np.isfinite(floor)))),
+        ]
+        tops, bottoms = int(np.isfinite(ceiling).sum()), int(np.isfinite(floor).sum())
+        least = float(k) if exactly else -np.inf
+        on, off = np.maximum(high, 0.0), np.minimum(low, 0.0)
+        outer_low, outer_high = low.copy(), high.copy()
+        outer_low[selectable], outer_high[selectable] = off[selectable], on[selectable]
+        super().__init__(
+            sp.block_diag([sp.csr_matrix((n, n)) if P is None else P, sp.csr_matrix((m, m))]),
+            np.concatenate([validation.vector("q", q, n), np.zeros(m)]),
+            sp.vstack(blocks, format="csr"),
+            np.concatenate([below, [least], np.full(tops, -np.inf), np.zeros(bottoms)]),
+            np.concatenate([above, [float(k)], np.zeros(tops), np.full(bottoms, np.inf)]),
+            lb=np.concatenate([outer_low, np.zeros(m)]),
+            ub=np.concatenate([outer_high, np.ones(m)]),
+            binary=np.arange(n, n + m),
+            constant=constant,
+        )
+        self._links = Pairs(selectable, np.arange(n, n + m), floor, ceiling, np.zeros(m))
+        self._refuse_unbounded(floor, ceiling)
+
+    def _refuse_unbounded(self, floor: np.ndarray, ceiling: np.ndarray) -> None:
+        infinite = ~(np.isfinite(floor) & np.isfinite(ceiling))
+        if not infinite.any():
+            return
+        block = self.P[: self._n, : self._n]
+        smallest = validation.smallest_eigenvalue(block, np.arange(self._n))
+        if smallest <= 1e-10 * abs(block).max():
+            raise ValueError(
+                "P is singular, so lb and ub must be finite for every variable that counts: "
+                "without either no lower bound can be certified"
+            )
+
+    def propagate(self, lb: np.ndarray, ub: np.ndarray, rounds: int = 10) -> bool:
+        """Rows first; then what is not selected is zero, and what cannot be zero is selected."""
+        if not super().propagate(lb, ub, rounds):
+            return False
+        x, z = self._links.x, self._links.z
+        needed = (lb[x] > 0.0) | (ub[x] < 0.0)
+        if np.any(needed & (ub[z] < 0.5)):
+            return False
+        lb[z[needed]] = 1.0
+        off = ub[z] < 0.5
+        lb[x[off]] = ub[x[off]] = 0.0
+        on = lb[z] > 0.5
+        lb[x[on]] = np.maximum(lb[x[on]], self._links.low[on])
+        ub[x[on]] = np.minimum(ub[x[on]], self._links.high[on])
+        return bool(np.all(lb <= ub))
+
+    def check(self, x: np.ndarray) -> tuple[float, float]:
+        """As for `MIQP`, and nothing may be non-zero that is not selected."""
+        objective, violation = super().check(x)
+        if np.isfinite(violation):
+            off = x[self._links.z] < 0.5
+            stray = float(np.abs(x[self._links.x[off]]).max(initial=0.0))
+            violation = max(violation, stray)
+        return objective, violation
+
+    def present(self, x: np.ndarray) -> np.ndarray:
+        """x without the binaries."""
+        return x[: self._n]
+
+    def accept(self, x: np.ndarray) -> np.ndarray:
+        """Select what is not zero (and what else "exactly" asks for)."""
+        if np.shape(x) != (self._n,):
+            raise ValueError(f"a solution must have shape ({self._n},), got {np.shape(x)}")
+        z = (x[self.selectable] != 0.0).astype(float)
+        least = self.l[self.A.shape[0] - self._link_rows() - 1]
+        missing = int(max(0.0, least - z.sum())) if np.isfinite(least) else 0
+        z[np.flatnonzero(z == 0.0)[:missing]] = 1.0
+        return np.concatenate([x, z])
+
+    def _link_rows(self) -> int:
+        return int(np.isfinite(self._links.low).sum() + np.isfinite(self._links.high).sum())
+
+
+def _link(pick: sp.csr_matrix, bound: np.ndarray, keep: np.ndarray) -> sp.csr_matrix:
+    """Rows x_j − bound_j z_j for the variables to keep."""
+    chosen = np.flatnonzero(keep)
+    switch = sp.csr_matrix(
+        (-bound[chosen], (np.arange(len(chosen)), chosen)), shape=(len(chosen), len(bound))
+    )
+    return sp.hstack([pick[chosen], switch], format="csr")
