@@ -21,13 +21,6 @@ _MOVES_PER_VARIABLE = 2000
 _SWAP_TRIALS = 60
 
 
-def snap(x: np.ndarray, lb: np.ndarray, ub: np.ndarray, integer: np.ndarray) -> np.ndarray:
-    """Round what must be whole and clip to the bounds."""
-    x = np.clip(x, lb, ub)
-    x[integer] = np.round(x[integer])
-    return x
-
-
 def falls_forever(
     P: sp.csr_matrix, q: np.ndarray, A: sp.csr_matrix, l: np.ndarray, u: np.ndarray,  # noqa: E741
     lb: np.ndarray, ub: np.ndarray,
@@ -101,11 +94,10 @@ class Finder:
     def _complete(self, lb: np.ndarray, ub: np.ndarray, source: str, found: Found) -> bool:
         """Give the continuous variables their best values for fixed integers."""
         problem = self._problem
-        integer = problem.is_integer
-        if integer.all():
-            return self._keep(source, snap(lb, lb, ub, integer), found)
+        if problem.is_integer.all():
+            return self._keep(source, problem.snap(lb, lb, ub), found)
         solution = problem.complete(lb, ub)
-        return self._keep(source, snap(solution.x, lb, ub, integer), found)
+        return self._keep(source, problem.snap(solution.x, lb, ub), found)
 
     def _dive(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, goal: Goal) -> Found:
         """Fix the most integral third, solve again, and so on."""

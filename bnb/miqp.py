@@ -252,7 +252,7 @@ class MIQP(Problem):
             return Evaluation(found.bound, seconds=self._seconds, removed=removed)
         solutions: list[tuple[str, np.ndarray]] = []
         if np.all(lb[self.is_integer] == ub[self.is_integer]):
-            solutions.append(("N", heuristics.snap(found.x, lb, ub, self.is_integer)))
+            solutions.append(("N", self.snap(found.x, lb, ub)))
             return Evaluation(found.bound, solutions, seconds=self._seconds, removed=removed)
         candidates = self._candidates(found.x, lb, ub)
         if not goal.probe:
@@ -337,6 +337,12 @@ class MIQP(Problem):
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Bounds with every integer fixed near x, or None if that failed."""
         return self._propagator.fix(x, lb, ub)
+
+    def snap(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> np.ndarray:
+        """Round what must be whole and clip to the bounds."""
+        x = np.clip(x, lb, ub)
+        x[self.is_integer] = np.round(x[self.is_integer])
+        return x
 
     def switches(self) -> np.ndarray:
         """Positions of the binaries that switch other variables on and off."""

@@ -142,6 +142,12 @@ class SupportQP(MIQP):
             violation = max(violation, stray)
         return objective, violation
 
+    def snap(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> np.ndarray:
+        """As for `MIQP`, and what is not selected is exactly zero."""
+        x = super().snap(x, lb, ub)
+        x[self._links.x[x[self._links.z] < 0.5]] = 0.0
+        return x
+
     def present(self, x: np.ndarray) -> np.ndarray:
         """x without the binaries."""
         return x[: self._n]

@@ -21,6 +21,9 @@ import scipy.sparse as sp
 from .qp import QP
 
 _UNIT = 2.0**-52
+_FAR = 1e7
+"""Infeasibility is proven for points whose free variables are not larger than this: without any
+bound, a rounding error in the certificate would weigh infinitely much."""
 
 
 def _times(slope: np.ndarray, bound: np.ndarray) -> np.ndarray:
@@ -41,12 +44,15 @@ def _box_minimum(
     return np.where(curved, (bent + square * t) * t, _times(slope, end))
 
 
-def _reach(square: np.ndarray, slope: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """How far from zero the minimiser of `_box_minimum` may lie: scales an error in the slope."""
-    ends = np.maximum(np.abs(low), np.abs(high))
+def _reach(
+    square: np.ndarray, slope: np.ndarray, error: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
+    """How far from zero the minimiser may lie for any slope within its error."""
+    end = np.where(slope > error, np.abs(low), np.abs(high))
+    end = np.where(np.abs(slope) <= error, np.maximum(np.abs(low), np.abs(high)), end)
     curved = square > 0.0
-    free = 2.0 * np.abs(slope) / np.where(curved, 2.0 * square, np.inf) + 1.0
-    return np.where(curved, np.minimum(ends, free), ends)
+    free = (np.abs(slope) + error) / np.where(curved, square, 1.0)
+    return np.where(curved, np.minimum(np.maximum(np.abs(low), np.abs(high)), free), end)
 
 
 class Certifier:
@@ -108,7 +114,8 @@ class Certifier:
         slope[balanced] = error[balanced] = 0.0
         rows = np.maximum(_times(y, qp.u), _times(y, qp.l))
         values, _, risk = self._variables(
-            slope, np.zeros(qp.n), np.zeros(len(qp.pairs)), error, lb, ub
+            slope, np.zeros(qp.n), np.zeros(len(qp.pairs)), error, np.maximum(lb, -_FAR),
+            np.minimum(ub, _FAR),
         )
         total = values.sum() - rows.sum()
         allowance = risk + _UNIT * (qp.n + len(y)) * (np.abs(values).sum() + np.abs(rows).sum())
@@ -128,7 +135,9 @@ class Certifier:
         slope = q[columns] + coefficient * y[rows]
         slope = np.where(np.isinf(ub[columns]), np.maximum(slope, 0.0), slope)
         slope = np.where(np.isinf(lb[columns]), np.minimum(slope, 0.0), slope)
-        zero = slope == 0.0
+        endless = np.isinf(ub[columns]) | np.isinf(lb[columns])
+        noise = 64 * _UNIT * (np.abs(q[columns]) + np.abs(coefficient * y[rows]))
+        zero = (slope == 0.0) | (endless & (np.abs(slope) <= noise))
         y[rows[zero]] = -q[columns[zero]] / coefficient[zero]
         return y, columns[zero]
 
@@ -138,16 +147,17 @@ class Certifier:
     ) -> tuple[np.ndarray, np.ndarray, float]:
         """Minimum of the separable part per variable, reduced costs, and the rounding at risk."""
         pairs = self._qp.pairs
-        slope = slope.copy()
-        reach = _reach(square, slope, lb, ub)
         if len(pairs):
             on = -_box_minimum(slope[pairs.x], d, pairs.low, pairs.high)
-            pair_reach = _reach(d, slope[pairs.x], pairs.low, pairs.high)
+            pair_reach = _reach(
+                d, slope[pairs.x], error[pairs.x], pairs.low, pairs.high
+            )
             pair_error = _times(error[pairs.x], pair_reach) + 8 * _UNIT * np.abs(on)
             np.subtract.at(slope, pairs.z, on)
             np.add.at(error, pairs.z, pair_error)
         values = np.zeros(len(slope))
         single = self._single
+        reach = _reach(square, slope, error, lb, ub)
         values[single] = _box_minimum(slope[single], square[single], lb[single], ub[single])
         reduced = np.where(single & (square == 0.0), slope, 0.0)
         risk = float(_times(error[single], reach[single]).sum())
