@@ -482,10 +482,12 @@ class _Search:
             status = Status.NO_SOLUTION
         self._note("")
         return Result(
-            status, self.reason or Reason.EXHAUSTED, self._presented(), self.objective, bound,
-            relative_gap(self.objective, bound), self.root_bound, self.violation,
-            max(self.nodes, 1), len(self.queue), self.pruned, self.probes, self._seconds(), self.relaxation_seconds,
-            self.trace, self.tree,
+            status=status, reason=self.reason or Reason.EXHAUSTED, x=self._presented(),
+            objective=self.objective, bound=bound, gap=relative_gap(self.objective, bound),
+            root_bound=self.root_bound, violation=self.violation, nodes=max(self.nodes, 1),
+            open=len(self.queue), pruned=self.pruned, probes=self.probes,
+            seconds=self._seconds(), relaxation_seconds=self.relaxation_seconds,
+            trace=self.trace, tree=self.tree,
         )
 
     # -- checkpoints ------------------------------------------------------------------------

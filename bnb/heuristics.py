@@ -59,13 +59,12 @@ class Finder:
         return False
 
     def at_root(self, x: np.ndarray, goal: Goal) -> Found:
-        """Round and dive from the first relaxation, then improve."""
+        """Round and dive from the first relaxation."""
         if goal.incumbent is not None:
             self.best, self.best_x = goal.objective, goal.incumbent
         found = self.round(x, goal)
         box = self._problem.root()
-        found += self._dive(x, box.lb, box.ub, goal)
-        return found + self.improve(goal)
+        return found + self._dive(x, box.lb, box.ub, goal)
 
     def at_node(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, goal: Goal) -> Found:
         """Round the node's relaxation, often while there is no incumbent, else now and then."""
@@ -122,21 +121,14 @@ class Finder:
             x = solution.x
         return found
 
-    def improve(self, goal: Goal) -> Found:
-        """Local search around the best point: annealing for pure binaries, swaps for switches."""
-        if self.best_x is None:
-            return []
-        problem = self._problem
-        box = problem.root()
-        binary = problem.is_integer & (box.lb >= 0) & (box.ub <= 1)
-        if binary.all():
-            return self._anneal(box.lb < box.ub, goal)
-        return self._swap(goal)
-
-    def _anneal(self, movable: np.ndarray, goal: Goal) -> Found:
+    def anneal(self, goal: Goal) -> Found:
+        """Local search around the best point of a pure binary problem."""
         found: Found = []
         problem = self._problem
-        if not movable.any() or self.best_x is None:
+        box = problem.root()
+        movable = box.lb < box.ub
+        binary = problem.is_integer & (box.lb >= 0) & (box.ub <= 1)
+        if self.best_x is None or not movable.any() or not binary.all():
             return found
         search = BinaryLocalSearch(problem.P, problem.q, problem.A, problem.l, problem.u, movable)
         moves = _MOVES_PER_VARIABLE * int(movable.sum())
@@ -146,8 +138,8 @@ class Finder:
             self._keep("L", search.run(self.best_x, moves, goal.seed + run), found)
         return found
 
-    def _swap(self, goal: Goal) -> Found:
-        """Exchange one switch that is on for one that is off, while that helps."""
+    def swap(self, goal: Goal) -> Found:
+        """Local search around the best point with switches: exchange one that is on for one off."""
         found: Found = []
         problem = self._problem
         switches = np.unique(problem.switches())

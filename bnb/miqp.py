@@ -192,6 +192,9 @@ class MIQP(Problem):
         assert self._box is not None and self._plain_qp is not None
         builder = Strengthener(self, self._plain_qp, self._pairs, self._rows, self._box)
         bound = first.bound
+        if bound >= self._cutoff(finder, goal):
+            return bound
+        solutions += finder.anneal(goal)
         for qp, scale, point in builder.proposals(first.x, goal):
             self._seconds += builder.take_seconds()
             if qp is not None:
@@ -212,7 +215,8 @@ class MIQP(Problem):
             builder.tell(bound, self._cutoff(finder, goal))
             if bound >= self._cutoff(finder, goal) or goal.expired():
                 break
-        solutions += finder.improve(goal)
+        if bound < self._cutoff(finder, goal):
+            solutions += finder.swap(goal)
         return bound
 
     def _workspace(self, qp: QP, scale: np.ndarray) -> OSQPWorkspace | PerspectiveWorkspace:

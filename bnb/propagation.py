@@ -12,8 +12,9 @@ _TIGHTEN = 1e-3
 
 @numba.njit(nogil=True, cache=True)
 def _activity(i, data, index, pointer, lb, ub):  # type: ignore[no-untyped-def]
-    """Smallest and largest value of row i, with the number of infinite terms in each."""
-    low = high = 0.0
+    """Smallest and largest value of row i, the number of infinite terms in each, and the sum of
+    the absolute values of the finite ones (it scales the rounding error)."""
+    low = high = size = 0.0
     low_inf = high_inf = 0
     for k in range(pointer[i], pointer[i + 1]):
         a, j = data[k], index[k]
@@ -21,13 +22,15 @@ def _activity(i, data, index, pointer, lb, ub):  # type: ignore[no-untyped-def]
         largest = a * ub[j] if a > 0.0 else a * lb[j]
         if np.isfinite(smallest):
             low += smallest
+            size += abs(smallest)
         else:
             low_inf += 1
         if np.isfinite(largest):
             high += largest
+            size += abs(largest)
         else:
             high_inf += 1
-    return low, low_inf, high, high_inf
+    return low, low_inf, high, high_inf, size
 
 
 @numba.njit(nogil=True, cache=True)
@@ -38,12 +41,10 @@ def _propagate(  # type: ignore[no-untyped-def]
     for _ in range(rounds):
         changed = False
         for i in range(len(pointer) - 1):
-            low, low_inf, high, high_inf = _activity(i, data, index, pointer, lb, ub)
-            size = tolerance * (1.0 + abs(u[i]) if np.isfinite(u[i]) else 1.0)
-            if low_inf == 0 and low > u[i] + size + 1e-9 * abs(low):
+            low, low_inf, high, high_inf, size = _activity(i, data, index, pointer, lb, ub)
+            if low_inf == 0 and low > u[i] + tolerance * (1.0 + size):
                 return False
-            size = tolerance * (1.0 + abs(l[i]) if np.isfinite(l[i]) else 1.0)
-            if high_inf == 0 and high < l[i] - size - 1e-9 * abs(high):
+            if high_inf == 0 and high < l[i] - tolerance * (1.0 + size):
                 return False
             if (low_inf > 1 or u[i] == np.inf) and (high_inf > 1 or l[i] == -np.inf):
                 continue
@@ -66,7 +67,7 @@ def _propagate(  # type: ignore[no-untyped-def]
                         new_low = max(new_low, room)
                     else:
                         new_high = min(new_high, room)
-                slack = 1e-7 * (1.0 + abs(low) + abs(high)) / abs(a)
+                slack = 1e-12 * size / abs(a)
                 if integer[j]:
                     slack = max(1e-6, slack)
                     new_high = np.floor(new_high + slack)
@@ -90,7 +91,9 @@ def _propagate(  # type: ignore[no-untyped-def]
                     lb[j] = ub[j] = 0.5 * (lb[j] + ub[j])
                 if moved:
                     changed = True
-                    low, low_inf, high, high_inf = _activity(i, data, index, pointer, lb, ub)
+                    low, low_inf, high, high_inf, size = _activity(
+                        i, data, index, pointer, lb, ub
+                    )
         if not changed:
             break
     return True

@@ -91,7 +91,7 @@ class OSQPWorkspace:
             found = self._certify(x, y, lb, ub, iterations)
             if best is None or found.bound > best.bound:
                 best = found
-            if best.bound >= cutoff or found.objective - best.bound <= slack:
+            if best.bound >= cutoff or abs(found.objective - best.bound) <= slack:
                 break
         # Every rung failed: no news, and the search branches on.
         return best or self._without_point(-np.inf, lb, ub, iterations)

@@ -9,7 +9,7 @@ import scipy.optimize
 import scipy.sparse as sp
 
 
-def convex_minimum(P, q, A, l, u, lb, ub):  # noqa: E741
+def convex_minimum(P, q, A, l, u, lb, ub):
     """Minimum of a convex QP (inf if infeasible), by cvxpy's Clarabel on a fresh model."""
     import clarabel
 
@@ -36,7 +36,7 @@ def convex_minimum(P, q, A, l, u, lb, ub):  # noqa: E741
     return answer.obj_val
 
 
-def brute_force(P, q, A, l, u, lb, ub, integer):  # noqa: E741
+def brute_force(P, q, A, l, u, lb, ub, integer):
     """Minimum over all integer assignments within the bounds."""
     integer = list(integer)
     ranges = [np.arange(np.ceil(lb[j]), np.floor(ub[j]) + 1) for j in integer]
@@ -60,7 +60,7 @@ def random_psd(rng, n, rank):
     return F @ F.T
 
 
-def linear_feasible(A, l, u, lb, ub):  # noqa: E741
+def linear_feasible(A, l, u, lb, ub):
     """Whether the linear rows and bounds can be met at all (HiGHS)."""
     answer = scipy.optimize.linprog(
         np.zeros(len(lb)), A_ub=np.vstack([A, -A]), b_ub=np.concatenate([u, -l]),

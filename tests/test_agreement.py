@@ -102,7 +102,7 @@ def test_switches_are_recognised_in_a_plain_miqp():
         np.r_[np.ones(n), np.zeros(n)], np.r_[np.zeros(n), np.ones(n)],
         np.hstack([2 * eye, -2 * eye]), np.hstack([-eye, 0.05 * eye]),
     ])
-    l = np.r_[1.0, -np.inf, np.full(2 * n, -np.inf)]  # noqa: E741
+    l = np.r_[1.0, -np.inf, np.full(2 * n, -np.inf)]
     u = np.r_[1.0, k, np.zeros(2 * n)]
     big = np.zeros((2 * n, 2 * n))
     big[:n, :n] = P

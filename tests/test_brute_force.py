@@ -34,7 +34,7 @@ def random_miqp(seed):
     m = int(rng.integers(0, 4))
     A = rng.integers(-3, 4, size=(m, n)).astype(float)
     x0 = np.where(kinds == 0, rng.integers(0, 2, n), rng.integers(-2, 3, n)).astype(float)
-    l = A @ x0 - rng.integers(0, 3, m)  # noqa: E741
+    l = A @ x0 - rng.integers(0, 3, m)
     u = A @ x0 + rng.integers(0, 3, m)
     if m and seed % 5 == 0:
         l[0] = u[0]  # an equation, possibly unattainable
@@ -96,7 +96,7 @@ def test_support(block):
         lb = np.full(n, -np.inf) if free else np.full(n, [0.1, -1.0, 0.0][seed % 3 - 1])
         ub = np.full(n, np.inf) if free else np.full(n, 1.0)
         A = np.ones((1, n)) if seed % 2 else np.zeros((0, n))
-        l = u = np.ones(A.shape[0])  # noqa: E741
+        l = u = np.ones(A.shape[0])
         exactly = seed % 5 == 0
         truth = support_truth(P, q, k, A, l, u, lb, ub, exactly)
         problem = bnb.SupportQP(P, q, k, A, l, u, lb=lb, ub=ub, exactly=exactly)

@@ -237,10 +237,10 @@ def test_kill_and_resume(tmp_path):
     """kill −9 in the middle, then resume from what the last checkpoint holds."""
     file = tmp_path / "search.json"
     script = (
-        "import sys; sys.path.insert(0, {tests!r}); import test_engine as t, bnb\n"
-        "bnb.solve(t.hard_miqp(), checkpoint={file!r}, checkpoint_interval=0.05,"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_engine as t, bnb\n"
+        f"bnb.solve(t.hard_miqp(), checkpoint={str(file)!r}, checkpoint_interval=0.05,"
         " on_node=lambda p: t.time.sleep(0.02))\n"
-    ).format(tests=str(Path(__file__).parent), file=str(file))
+    )
     process = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parent.parent)
     deadline = time.monotonic() + 60
     while not file.exists() and time.monotonic() < deadline:
