@@ -237,7 +237,8 @@ def test_kill_and_resume(tmp_path):
     """kill −9 in the middle, then resume from what the last checkpoint holds."""
     file = tmp_path / "search.json"
     script = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_engine as t, bnb\n"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import test_engine as t, bnb\n"
         f"bnb.solve(t.hard_miqp(), checkpoint={str(file)!r}, checkpoint_interval=0.05,"
         " on_node=lambda p: t.time.sleep(0.02))\n"
     )

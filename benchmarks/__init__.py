@@ -1,0 +1,1 @@
+"""Benchmarks: every figure in README and docs comes from a command here."""
