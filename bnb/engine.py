@@ -76,12 +76,12 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("gap", "absolute_gap", "feasibility"):
-            value = getattr(self, name)
-            if not (np.isscalar(value) and np.isfinite(value) and value >= 0):
+            value = _number(name, getattr(self, name))
+            if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
         for name in ("time_limit", "memory_limit", "checkpoint_interval"):
-            value = getattr(self, name)
-            if not (np.isscalar(value) and value > 0):
+            value = _number(name, getattr(self, name))
+            if not value > 0:
                 raise ValueError(f"{name} must be > 0, got {value!r}")
         if self.node_limit is not None and self.node_limit < 1:
             raise ValueError(f"node_limit must be >= 1 or None, got {self.node_limit!r}")
@@ -91,6 +91,13 @@ class Options:
             raise ValueError(f"selection must be one of {SELECTIONS}, got {self.selection!r}")
         if self.resume and self.checkpoint is None:
             raise ValueError("resume=True needs checkpoint=PATH, the file to resume from")
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, got {value!r}") from None
 
 
 def solve(problem: Problem, **options: Any) -> Result:

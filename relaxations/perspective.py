@@ -184,7 +184,7 @@ class PerspectiveWorkspace:
         ) ** 2
         self._variable_weight = 1.0 / scale**2
         hessian = qp.hessian()
-        self._hessian = hessian.toarray() if sp.issparse(hessian) else np.asarray(hessian)
+        self._hessian = np.asarray(hessian.toarray() if sp.issparse(hessian) else hessian)
         self._inverses: dict[int, np.ndarray] = {}
         curvature = np.concatenate(
             [np.diag(self._hessian) * scale**2, 2.0 * pairs.d * scale[pairs.x] ** 2]

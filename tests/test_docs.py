@@ -1,0 +1,25 @@
+"""The examples in the documentation run as they stand."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(path):
+    return re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+def test_python_blocks_run(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(path):
+        exec(compile(block, str(path), "exec"), {"__name__": "__main__"})
+
+
+def test_the_engine_page_shows_a_problem_of_forty_lines():
+    (block,) = [b for b in blocks(ROOT / "docs" / "engine.md") if "class Depots" in b]
+    assert block.count("\n") <= 50
