@@ -29,6 +29,8 @@ from .structure import cardinality
 
 _MAX_LIFTED = 450
 """Above this an eigenvalue decomposition per step is too slow to pay."""
+_MAX_DENSE = 3000
+"""Above this many variables the rewritten matrix would be too large to keep dense."""
 _STEPS = (100, 100, 100, 200, 200, 300, 300, 400, 400, 500, 500, 500, 500)
 _MIN_OPEN = 10
 """With fewer integers open, branching is quicker than looking for a better relaxation."""
@@ -66,6 +68,8 @@ class Strengthener:
         self, relaxed: np.ndarray, goal: Goal
     ) -> Iterator[tuple[QP | None, np.ndarray, np.ndarray | None]]:
         """(relaxation, typical sizes, point to round), from cheap to strong."""
+        if self._plain.n > _MAX_DENSE:
+            return
         scale = self._typical(relaxed)
         lift = self._lifted_variables()
         if len(self._pairs):
@@ -206,22 +210,26 @@ class Strengthener:
 def free_curvature(P: sp.csr_matrix, unbounded: np.ndarray) -> np.ndarray:
     """Curvature s that can be taken out of P for variables without finite bounds.
 
-    The largest s with P − 2s·diag(unbounded) ⪰ 0, by bisection, less a margin; it makes certified
-    bounds finite (see `relaxations.certificate`). Zero where P has none to give.
+    About the largest s with P − 2s·diag(unbounded) ⪰ 0, less a margin; it makes certified bounds
+    finite (see `relaxations.certificate`). Zero where P has none to give.
     """
     square = np.zeros(P.shape[0])
     used = np.flatnonzero(np.diff(P.indptr) > 0)
     where = np.flatnonzero(unbounded[used])
     if not where.size:
         return square
-    block = P[used][:, used].toarray()
-    low, high = 0.0, 0.5 * float(np.diag(block)[where].min())
+    block = P[used][:, used]
+    high = 0.5 * float(block.diagonal()[where].min())
+    if (block - sp.diags(block.diagonal())).count_nonzero() == 0:
+        square[used[where]] = 0.25 * block.diagonal()[where]
+        return square
     mark = np.zeros(len(used))
     mark[where] = 1.0
-    floor = 1e-12 * float(np.abs(block).max())
-    for _ in range(30):
-        middle = 0.5 * (low + high)
-        smallest = np.linalg.eigvalsh(block - 2.0 * middle * np.diag(mark))[0]
-        low, high = (middle, high) if smallest > floor else (low, middle)
-    square[used[where]] = 0.5 * low
+    dense = block.toarray()
+    floor = 1e-12 * float(np.abs(dense).max())
+    for _ in range(30):  # the order of magnitude is all that matters
+        high *= 0.5
+        if np.linalg.eigvalsh(dense - 4.0 * high * np.diag(mark))[0] > floor:
+            square[used[where]] = high
+            break
     return square

@@ -51,11 +51,9 @@ def find_structure(
                 continue
             chosen[x] = (z, max(low, lb[x]) if low else low, min(high, ub[x]))
             break
-    used = {x for x in chosen} & {z for z, _, _ in chosen.values()}
-    pairs = [(x, *rest) for x, rest in chosen.items() if x not in used]
     # A switched variable whose interval is empty when on is left to the rows.
-    pairs = [p for p in pairs if p[2] <= p[3]]
-    implied = _implied_rows(A, l, u, {x: rest for x, *rest in pairs}, binary)
+    pairs = [(x, *rest) for x, rest in chosen.items() if rest[1] <= rest[2]]
+    implied = _implied_rows(A, l, u, {x: rest for x, *rest in pairs})
     rows = np.flatnonzero(~implied)
     if not pairs:
         return Structure(Pairs.none(), np.arange(A.shape[0]))
@@ -93,7 +91,6 @@ def _two_entry_rows(
 
 def _implied_rows(
     A: sp.csr_matrix, l: np.ndarray, u: np.ndarray, pairs: dict[int, list[float]],  # noqa: E741
-    binary: np.ndarray,
 ) -> np.ndarray:
     """Rows that say no more than low·z ≤ x ≤ high·z of a pair."""
     implied = np.zeros(A.shape[0], dtype=bool)
