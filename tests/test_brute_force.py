@@ -131,3 +131,22 @@ def test_indicator(block):
                 ))
         problem = bnb.IndicatorQP(P, q, G=G, b=b, groups=groups, weights=weights)
         agree(bnb.solve(problem), truth)
+
+
+@pytest.mark.parametrize("big", [1e2, 1e6])
+def test_huge_big_m_rows(big):
+    """−Mz ≤ x ≤ Mz with a needlessly large M, and a price per switch."""
+    for seed in range(20):
+        rng = np.random.default_rng(4000 + seed)
+        n = 4
+        P = np.zeros((2 * n, 2 * n))
+        P[:n, :n] = random_psd(rng, n, n) + 0.2 * np.eye(n)
+        q = np.r_[3 * rng.normal(size=n), rng.random(n)]
+        eye = np.eye(n)
+        A = np.vstack([np.hstack([eye, -big * eye]), np.hstack([eye, big * eye])])
+        l = np.r_[np.full(n, -np.inf), np.zeros(n)]
+        u = np.r_[np.zeros(n), np.full(n, np.inf)]
+        lb, ub = np.r_[np.full(n, -np.inf), np.zeros(n)], np.r_[np.full(n, np.inf), np.ones(n)]
+        truth = brute_force(P, q, A, l, u, lb, ub, range(n, 2 * n))
+        result = bnb.solve_miqp(P, q, A, l, u, lb=lb, ub=ub, binary=range(n, 2 * n))
+        agree(result, truth)
