@@ -104,7 +104,8 @@ class CvxpySolver(QpSolver):
         if status not in s.SOLUTION_PRESENT:
             return failure_solution(status, attributes)
         primal = {inverse_data[self.VAR_ID]: solution.x}
-        return Solution(status, solution.objective, primal, {}, attributes)
+        # None, not {}: older versions of cvxpy take that for "no duals"
+        return Solution(status, solution.objective, primal, None, attributes)
 
 
 def _status(result: Result) -> str:
@@ -137,9 +138,8 @@ def _model(data: dict[str, Any]) -> Model:
     n = len(data[s.Q])
     integer = np.zeros(n, dtype=bool)
     integer[np.asarray([*data[s.BOOL_IDX], *data[s.INT_IDX]], dtype=int)] = True
-    low, high = _bounds(data.get(s.LOWER_BOUNDS), -np.inf, n), _bounds(
-        data.get(s.UPPER_BOUNDS), np.inf, n
-    )
+    low = _bounds(data.get(s.LOWER_BOUNDS), -np.inf, n)
+    high = _bounds(data.get(s.UPPER_BOUNDS), np.inf, n)
     binary = np.asarray(data[s.BOOL_IDX], dtype=int)
     low[binary], high[binary] = np.maximum(low[binary], 0.0), np.minimum(high[binary], 1.0)
     P = sp.csr_matrix(data[s.P])
@@ -175,7 +175,7 @@ def _dense(value: Any) -> np.ndarray:
 
 def _start(problem: MIQP, smaller: Substitution, values: np.ndarray) -> np.ndarray | None:
     """The present values of the variables, if they are complete and feasible."""
-    if len(values) != len(smaller.offset):
+    if len(values) != smaller.size:
         return None
     x = smaller.restrict(values)
     if not np.isfinite(x).all():

@@ -150,7 +150,7 @@ def plot_tree(result: Result, ax: Axes | None = None, *, height: str = "bound") 
     else:
         up = {number: float(level) for number, level in depth.items()}
         ax.invert_yaxis()
-        ax.yaxis.get_major_locator().set_params(integer=True)
+        ax.locator_params(axis="y", integer=True)
     _draw_edges(ax, parent, across, up)
     _draw_nodes(ax, result, across, up)
     if height == "bound" and np.isfinite(result.objective):

@@ -76,15 +76,18 @@ def read(path: str | Path) -> FileModel:
         raise ValueError(f"{path}: not a file")
     if not path.name.lower().endswith(_ENDINGS):
         raise ValueError(f"{path}: the name must end in one of {', '.join(_ENDINGS)}")
-    model = _parse(path)
+    model, remarks = _parse(path)
     try:
-        return _convert(model)
+        problem = _convert(model)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    for remark in remarks:
+        warnings.warn(f"{path}: {remark}", stacklevel=2)
+    return problem
 
 
-def _parse(path: Path) -> Any:
-    """The model as HiGHS reads it; what HiGHS says about it decides whether it is trusted."""
+def _parse(path: Path) -> tuple[Any, list[str]]:
+    """The model as HiGHS reads it, and its remarks, which decide whether it is trusted."""
     reader = highspy.Highs()
     reader.setOptionValue("log_to_console", False)
     # What went wrong is only said in the log.
@@ -100,9 +103,7 @@ def _parse(path: Path) -> Any:
     ignored = [text for text in said if "ignored" in text]
     if ignored:  # a part of the model is missing: an optimum of the rest is no answer
         raise ValueError(f"{path}: not a valid model file ({ignored[0]})")
-    for text in said:
-        warnings.warn(f"{path}: {text}", stacklevel=3)
-    return reader.getModel()
+    return reader.getModel(), said
 
 
 def _convert(model: Any) -> FileModel:

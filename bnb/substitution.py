@@ -1,8 +1,8 @@
-"""Remove rows that only say what a variable is: bounds written as rows, and definitions.
+"""Undo what modelling tools do to a problem: bounds as rows, and auxiliary variables.
 
-Modelling tools write ``sum_squares(X @ b - y)`` as a quadratic form on auxiliary variables
-t = Xb − y. The curvature in b, and with it every strengthening that needs it, is then hidden
-behind equations. Putting t = Xb − y back brings it to light.
+They write ``sum_squares(X @ b - y)`` as a quadratic form on auxiliary variables t = Xb − y, and
+``abs(b) <= M * z`` as ±b ≤ s ≤ M·z. The curvature in b and the switches z, and with them every
+strengthening that needs them, are then hidden. Removing t and s brings them to light.
 """
 
 from __future__ import annotations
@@ -43,29 +43,69 @@ class Model:
 
 
 @dataclass(frozen=True)
+class _Formula:
+    """Some variables are an affine function of the others: x = T·x_small + shift."""
+
+    T: sp.csr_matrix
+    shift: np.ndarray
+    stay: np.ndarray
+
+    def recover(self, x: np.ndarray) -> np.ndarray:
+        full = self.T @ x + self.shift
+        full[self.stay] = x  # the same numbers, not only up to rounding
+        return full
+
+
+@dataclass(frozen=True)
+class _Between:
+    """Some variables lie anywhere between functions of the others; they get the nearest end.
+
+    The value of variable ``columns[owner[i]]`` is the largest of ``sign·(rows[i]·x + shift[i])``
+    over its rows i, times ``sign``: the largest lower end, or the smallest upper end.
+    """
+
+    columns: np.ndarray
+    stay: np.ndarray
+    rows: sp.csr_matrix
+    shift: np.ndarray
+    owner: np.ndarray
+    sign: np.ndarray
+
+    def recover(self, x: np.ndarray) -> np.ndarray:
+        value = np.full(len(self.columns), -np.inf)
+        np.maximum.at(value, self.owner, self.sign[self.owner] * (self.rows @ x + self.shift))
+        full = np.empty(len(self.columns) + len(x))
+        full[self.columns] = np.where(np.isfinite(value), self.sign * value, 0.0)
+        full[self.stay] = x
+        return full
+
+
+@dataclass(frozen=True)
 class Substitution:
-    """A smaller model, and the way back: x = T·x_small + offset.
+    """A smaller model with the same optimal value, and the way back.
 
     Attributes
     ----------
     model : Model
-        The smaller model; same optimal value.
-    T : csr_matrix of shape (n, k)
-    offset : ndarray of shape (n,)
+        The smaller model.
     kept : ndarray of shape (k,)
         Which of the original variables are the variables of the smaller model.
+    size : int
+        The number of original variables.
+    steps : tuple
+        What was done, in order.
     """
 
     model: Model
-    T: sp.csr_matrix
-    offset: np.ndarray
     kept: np.ndarray
+    size: int
+    steps: tuple[_Formula | _Between, ...] = ()
 
     def recover(self, x: np.ndarray) -> np.ndarray:
         """All original variables, from a point of the smaller model."""
-        full = self.T @ x + self.offset
-        full[self.kept] = x  # the same numbers, not only up to rounding
-        return full
+        for step in reversed(self.steps):
+            x = step.recover(x)
+        return np.array(x, dtype=float)
 
     def restrict(self, x: np.ndarray) -> np.ndarray:
         """The point of the smaller model that belongs to an original point."""
@@ -73,11 +113,16 @@ class Substitution:
 
 
 def substitute(model: Model, limit: int = 4_000_000) -> Substitution:
-    """Turn singleton rows into bounds and put defined variables into the objective.
+    """Turn singleton rows into bounds and remove auxiliary variables.
 
-    A continuous variable is defined by an equation if that is the only row it is in and no other
-    variable of the equation has an equal claim. It is replaced by what the equation says; its
-    bounds, if it has any, stay behind as a row.
+    Two kinds of continuous variables are removed:
+
+    - Those defined by an equation: it is the only row they are in, and no other variable of
+      it has an equal claim. They are replaced by what the equation says; their bounds, if they
+      have any, stay behind as a row.
+    - Those that cost nothing and only pass inequalities on, as s in ``±b ≤ s ≤ M·z``, which is
+      what a modelling tool makes of ``|b| ≤ M·z``: the inequalities are joined, if that takes
+      no more room than before.
 
     Parameters
     ----------
@@ -91,19 +136,22 @@ def substitute(model: Model, limit: int = 4_000_000) -> Substitution:
     Substitution
     """
     n = len(model.q)
-    model = replace(
-        model, P=_clean(model.P), A=_clean(model.A), lb=model.lb.copy(), ub=model.ub.copy()
-    )
-    T, offset, kept = sp.identity(n, format="csr"), np.zeros(n), np.arange(n)
+    model = rows_to_bounds(replace(model, P=_clean(model.P)))
+    kept = np.arange(n)
+    steps: list[_Formula | _Between] = []
     while True:
-        model = rows_to_bounds(model)
         rows, columns = _definitions(model)
         rows, columns = _affordable(model, rows, columns, max(limit, model.P.nnz))
-        if not len(columns):
-            return Substitution(model, T, offset, kept)
-        model, step, shift, stay = _eliminate(model, rows, columns)
-        # One definition may lead to another, so the steps are chained.
-        T, offset, kept = sp.csr_matrix(T @ step), offset + T @ shift, kept[stay]
+        step: _Formula | _Between | None
+        if len(columns):
+            model, step = _eliminate(model, rows, columns)
+        else:
+            model, step = _join(model)
+        if step is None:
+            return Substitution(model, kept, n, tuple(steps))
+        # One removal may make room for another.
+        model, kept = rows_to_bounds(model), kept[step.stay]
+        steps.append(step)
 
 
 def rows_to_bounds(model: Model) -> Model:
@@ -199,8 +247,8 @@ def _size_after(model: Model, rows: np.ndarray, columns: np.ndarray) -> float:
 
 def _eliminate(
     model: Model, rows: np.ndarray, columns: np.ndarray
-) -> tuple[Model, sp.csr_matrix, np.ndarray, np.ndarray]:
-    """Put the definitions in; returns the model, T, the offset and the positions that stay."""
+) -> tuple[Model, _Formula]:
+    """Put the definitions in."""
     n = len(model.q)
     stay = np.setdiff1d(np.arange(n), columns)
     pivot = np.asarray(model.A[rows, columns]).ravel()
@@ -228,7 +276,107 @@ def _eliminate(
         + float(model.q @ shift)
         + 0.5 * float(shift @ (model.P @ shift)),
     )
-    return smaller, T, shift, stay
+    return smaller, _Formula(T, shift, stay)
+
+
+@dataclass(frozen=True)
+class _End:
+    """One end of a variable's interval: values·x[columns] + shift."""
+
+    columns: np.ndarray
+    values: np.ndarray
+    shift: float
+
+
+def _join(model: Model) -> tuple[Model, _Between | None]:
+    """Remove variables that only pass inequalities on (Fourier–Motzkin, where it is cheap)."""
+    A, by_column = model.A, model.A.tocsc()
+    idle = ~model.integer & (model.q == 0.0) & (np.diff(model.P.indptr) == 0)
+    idle &= np.diff(by_column.indptr) > 0
+    used = np.zeros(A.shape[0], dtype=bool)
+    found: list[tuple[int, list[_End], list[_End]]] = []
+    for j in np.flatnonzero(idle).tolist():
+        if len(found) == len(model.q) - 1:
+            break  # a problem keeps at least one variable
+        rows = by_column.indices[by_column.indptr[j] : by_column.indptr[j + 1]]
+        if used[rows].any() or np.any(model.l[rows] == model.u[rows]):
+            continue
+        ends = _ends(model, j, rows)
+        if ends is None or _room(*ends) > np.diff(A.indptr)[rows].sum():
+            continue
+        used[rows] = True
+        found.append((j, *ends))
+    if not found:
+        return model, None
+    return _without(model, found, np.flatnonzero(~used))
+
+
+def _ends(model: Model, j: int, rows: np.ndarray) -> tuple[list[_End], list[_End]] | None:
+    """What the rows say about variable j: x_j ≥ every lower end and ≤ every upper end."""
+    nothing = np.zeros(0, dtype=np.int64)
+    lower = [_End(nothing, nothing * 0.0, model.lb[j])] if np.isfinite(model.lb[j]) else []
+    upper = [_End(nothing, nothing * 0.0, model.ub[j])] if np.isfinite(model.ub[j]) else []
+    for i in rows:
+        entries = slice(model.A.indptr[i], model.A.indptr[i + 1])
+        columns, values = model.A.indices[entries], model.A.data[entries]
+        rest = columns != j
+        a = float(values[~rest][0])
+        if abs(a) < _PIVOT * np.abs(values).max():
+            return None
+        for side, end in ((upper, model.u[i]), (lower, model.l[i])):
+            if np.isfinite(end):
+                if a < 0:
+                    side = lower if side is upper else upper
+                side.append(_End(columns[rest], -values[rest] / a, end / a))
+    return lower, upper
+
+
+def _room(lower: list[_End], upper: list[_End]) -> int:
+    """Entries of the joined rows."""
+    return sum(len(low.columns) + len(high.columns) for low in lower for high in upper)
+
+
+def _without(
+    model: Model, found: list[tuple[int, list[_End], list[_End]]], others: np.ndarray
+) -> tuple[Model, _Between]:
+    """Every lower end at most every upper end, in place of the rows of these variables."""
+    n = len(model.q)
+    joined, low_ends, owner, sign = [], [], [], []
+    for k, (_, lower, upper) in enumerate(found):
+        joined += [
+            _End(np.concatenate([low.columns, high.columns]),
+                 np.concatenate([low.values, -high.values]), high.shift - low.shift)
+            for low in lower for high in upper
+        ]
+        ends = lower or upper
+        low_ends += ends
+        owner += [k] * len(ends)
+        sign.append(1.0 if lower else -1.0)
+    columns = np.array([j for j, _, _ in found])
+    stay = np.setdiff1d(np.arange(n), columns)
+    limits = np.array([end.shift for end in joined])
+    smaller = replace(
+        model, P=model.P[stay][:, stay], q=model.q[stay], lb=model.lb[stay], ub=model.ub[stay],
+        integer=model.integer[stay],
+        A=sp.vstack([model.A[others], _matrix(joined, n)], format="csr")[:, stay],
+        l=np.concatenate([model.l[others], np.full(len(joined), -np.inf)]),
+        u=np.concatenate([model.u[others], limits]),
+    )
+    shift = np.array([end.shift for end in low_ends])
+    rows = _matrix(low_ends, n)[:, stay]
+    return smaller, _Between(columns, stay, rows, shift, np.array(owner, dtype=int),
+                             np.array(sign))
+
+
+def _matrix(ends: list[_End], n: int) -> sp.csr_matrix:
+    if not ends:
+        return sp.csr_matrix((0, n))
+    start = np.cumsum([0] + [len(end.columns) for end in ends])
+    columns = np.concatenate([end.columns for end in ends])
+    values = np.concatenate([end.values for end in ends])
+    matrix = sp.csr_matrix((values, columns, start), shape=(len(ends), n))
+    matrix.sum_duplicates()
+    return matrix
 
 
 def _symmetric(matrix: sp.csr_matrix) -> sp.csr_matrix:

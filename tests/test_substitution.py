@@ -129,6 +129,89 @@ def test_limit_keeps_the_form_sparse():
     assert small.model.P.nnz <= 100
 
 
+def absolute_value():
+    """|b| ≤ 5z, as ±b ≤ s ≤ 5z."""
+    return {"P": np.diag([1.0, 0, 0]), "q": [-1.0, 0, 1],
+            "A": [[1, -1, 0], [-1, -1, 0], [0, 1, -5]], "low": [-INF] * 3, "high": [0, 0, 0],
+            "lb": [-INF, -INF, 0], "ub": [INF, INF, 1], "integer": [2]}
+
+
+def test_inequalities_are_joined():
+    small = substitute(model(**absolute_value()))
+    assert list(small.kept) == [0, 2]
+    rows = sorted(small.model.A.toarray().tolist())
+    assert rows == [[-1, -5], [1, -5]]
+    assert small.model.u.tolist() == [0, 0]
+    assert small.recover(np.array([-3.0, 1.0])).tolist() == [-3, 3, 1]
+    assert small.recover(np.array([2.0, 1.0])).tolist() == [2, 2, 1]
+
+
+def test_only_upper_ends():
+    # s <= 4 - x and s <= 2x, both rows are no restriction at all
+    m = model(np.diag([1.0, 0, 1]), [0.0, 0, 0], [[1, 1, 0], [-4, 2, 0], [1, 0, 1]],
+              high=[4, 0, 1])
+    small = substitute(m)
+    assert list(small.kept) == [0, 2]
+    assert small.model.A.toarray().tolist() == [[1, 1]]
+    assert small.recover(np.array([1.0, 0.0])).tolist() == [1, 2, 0]
+    assert small.recover(np.array([3.0, 0.0])).tolist() == [3, 1, 0]
+
+
+@pytest.mark.parametrize("why", ["cost", "curvature", "integer", "equation", "no room"])
+def test_what_may_not_be_joined(why):
+    data = absolute_value()
+    if why == "cost":
+        data["q"][1] = 0.1
+    elif why == "curvature":
+        data["P"][1, 1] = 1.0
+    elif why == "integer":
+        data["integer"] = [1, 2]
+    elif why == "equation":
+        data["low"][2] = 0
+    else:
+        data["A"] += [[1, 2, 3], [1, 3, 3], [2, 2, 3]]
+        data["low"] += [-INF] * 3
+        data["high"] += [1] * 3
+    assert 1 in substitute(model(**data)).kept
+
+
+def test_one_variable_always_stays():
+    # x >= 3 and x <= 1 twice: joined, that is a row without variables that cannot hold
+    m = model(np.zeros((2, 2)), [0.0, 0], [[1, 0], [1, 0], [0, 1], [0, 1]], [3, -INF, 3, -INF],
+              [INF, 1, INF, 1])
+    small = substitute(m)
+    assert len(small.kept) == 1
+    assert bnb.solve(bnb.MIQP(**small.model.arguments())).status is bnb.Status.INFEASIBLE
+
+
+def test_joining_keeps_the_set_of_points():
+    seen = np.array([_compare_sets(np.random.default_rng(seed)) for seed in range(30)])
+    assert np.all(seen.sum(axis=0) > 30)  # there was something to compare
+
+
+def _compare_sets(rng):
+    """Check random points both ways; returns how many were feasible in problems that shrank."""
+    n, m = 5, 6
+    A = rng.integers(-2, 3, (m, n)) * (rng.random((m, n)) < 0.6)
+    high = rng.integers(0, 4, m).astype(float)
+    low = np.where(rng.random(m) < 0.3, high - 3, -INF)
+    full = model(np.diag([1.0, 1, 0, 0, 0]), [1.0, -1, 0, 0, 0], A, low, high,
+                 lb=[-3, -3, -INF, -1, -INF], ub=[3, 3, INF, INF, 2])
+    small = substitute(full)
+    whole, part = bnb.MIQP(**full.arguments()), bnb.MIQP(**small.model.arguments())
+    there = back = 0
+    for x in rng.uniform(-3, 3, (200, n)):
+        if whole.check(x)[1] <= 0:
+            there += 1
+            assert part.check(small.restrict(x))[1] <= 1e-9
+        y = small.restrict(x)
+        if part.check(y)[1] <= 0:
+            back += 1
+            assert whole.check(small.recover(y))[1] <= 1e-9
+            assert whole.check(small.recover(y))[0] == pytest.approx(part.check(y)[0])
+    return (there, back) if len(small.kept) < n else (0, 0)
+
+
 def test_singleton_rows_become_bounds():
     m = model(np.zeros((2, 2)), [0.0, 0], [[-2, 0], [3, 0], [0, 1], [1, 1], [0, 0]],
               [-INF, -INF, 1, -INF, -1], [4, 9, 1, 5, 0])
