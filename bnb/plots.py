@@ -72,7 +72,7 @@ def plot_gap(result: Result, ax: Axes | None = None, *, maximize: bool = False) 
     _mark_incumbents(ax, [row for row in result.trace if row.source], sign)
     ax.set_xlabel("seconds")
     ax.set_ylabel("objective")
-    gap = f", gap {100 * result.gap:.3g} %" if np.isfinite(result.gap) else ""
+    gap = f", gap {100 * result.gap:.4f} %" if np.isfinite(result.gap) else ""
     ax.set_title(f"{result.status.value}{gap}, {result.nodes} nodes", loc="left", fontsize=10)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))

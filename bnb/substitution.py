@@ -19,6 +19,9 @@ _PIVOT = 1e-6
 _EMPTY_ROW = 1e-9
 """A row without variables may miss its bounds by this much (relative) and still be dropped."""
 
+_DENSE, _MOST_DENSE = 0.1, 50_000_000
+"""Share of entries above which a matrix is treated as a full one, if it is not larger than this."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -264,7 +267,7 @@ def _eliminate(
     bounded = np.isfinite(model.lb[columns]) | np.isfinite(model.ub[columns])
     ranged = columns[bounded]
     smaller = Model(
-        P=_symmetric(T.T @ model.P @ T),
+        P=_form_after(model.P, T),
         q=T.T @ (model.q + model.P @ shift),
         A=sp.vstack([model.A[others][:, stay], formula[bounded]], format="csr"),
         l=np.concatenate([model.l[others], model.lb[ranged] - shift[ranged]]),
@@ -294,15 +297,16 @@ def _join(model: Model) -> tuple[Model, _Between | None]:
     idle = ~model.integer & (model.q == 0.0) & (np.diff(model.P.indptr) == 0)
     idle &= np.diff(by_column.indptr) > 0
     used = np.zeros(A.shape[0], dtype=bool)
+    length, equation = np.diff(A.indptr), model.l == model.u
     found: list[tuple[int, list[_End], list[_End]]] = []
     for j in np.flatnonzero(idle).tolist():
         if len(found) == len(model.q) - 1:
             break  # a problem keeps at least one variable
         rows = by_column.indices[by_column.indptr[j] : by_column.indptr[j + 1]]
-        if used[rows].any() or np.any(model.l[rows] == model.u[rows]):
+        if used[rows].any() or equation[rows].any():
             continue
         ends = _ends(model, j, rows)
-        if ends is None or _room(*ends) > np.diff(A.indptr)[rows].sum():
+        if ends is None or _room(*ends) > length[rows].sum():
             continue
         used[rows] = True
         found.append((j, *ends))
@@ -379,6 +383,18 @@ def _matrix(ends: list[_End], n: int) -> sp.csr_matrix:
     return matrix
 
 
-def _symmetric(matrix: sp.csr_matrix) -> sp.csr_matrix:
-    """Products are symmetric only up to rounding."""
-    return _clean(0.5 * (matrix + matrix.T))
+def _form_after(P: sp.csr_matrix, T: sp.csr_matrix) -> sp.csr_matrix:
+    """The quadratic form TᵀPT, symmetric to the last digit."""
+    curved = np.flatnonzero(np.diff(P.indptr))
+    rows = T[curved]
+    reached = np.unique(rows.indices)
+    rows = rows[:, reached]
+    entries = rows.shape[0] * rows.shape[1]
+    if _DENSE * entries < rows.nnz and entries <= _MOST_DENSE:
+        rows = rows.toarray()  # sparse products of full matrices take a hundred times longer
+    block = sp.csr_matrix(rows.T @ (P[curved][:, curved] @ rows))
+    place = sp.csr_matrix(
+        (np.ones(len(reached)), (np.arange(len(reached)), reached)),
+        shape=(len(reached), T.shape[1]),
+    )
+    return _clean(place.T @ (0.5 * (block + block.T)) @ place)
