@@ -1,5 +1,7 @@
 """Branch and bound with certified bounds for mixed-integer and cardinality-constrained QPs."""
 
+from typing import TYPE_CHECKING, Any
+
 from .engine import STOP, Progress, solve
 from .indicator import IndicatorQP
 from .miqp import MIQP, solve_miqp
@@ -7,10 +9,16 @@ from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
 from .result import Reason, Result, Status, Tolerance
 from .support import SupportQP
 
+if TYPE_CHECKING:
+    from .cvxpy_solver import CvxpySolver
+    from .plots import plot_gap, plot_tree
+    from .reader import read
+
 __all__ = [
     "MIQP",
     "STOP",
     "Candidate",
+    "CvxpySolver",
     "Evaluation",
     "Goal",
     "IndicatorQP",
@@ -22,6 +30,31 @@ __all__ = [
     "SupportQP",
     "Tolerance",
     "UnboundedError",
+    "plot_gap",
+    "plot_tree",
+    "read",
     "solve",
     "solve_miqp",
 ]
+
+# cvxpy takes a second to import and most users never need it: these come when asked for.
+_LAZY = {
+    "CvxpySolver": "cvxpy_solver",
+    "plot_gap": "plots",
+    "plot_tree": "plots",
+    "read": "reader",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

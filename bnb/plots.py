@@ -1,0 +1,251 @@
+"""Pictures of a search: the gap over time, and the tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .result import Result, TraceRow
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SOURCES = {
+    "S": "start", "H": "heuristic", "R": "rounding", "D": "diving", "L": "local search",
+    "N": "node relaxation", "U": "user",
+}
+"""What the letters of incumbents stand for."""
+
+_BOUND, _INCUMBENT, _SHADE = "#1f6fb4", "#c8442b", "#d9dee4"
+
+_FATES = {
+    "split": ("#9aa5b1", "split"),
+    "open": ("#e0a526", "children still open"),
+    "leaf": ("#2c8a4b", "solved"),
+    "cut off": ("#1f6fb4", "cut off by its bound"),
+    "pruned": ("#a6c8e4", "dropped unsolved"),
+    "infeasible": ("#c8442b", "infeasible"),
+}
+"""Colour and name of what became of a node."""
+
+
+def _new_axes(width: float, height: float) -> Axes:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'csvm[plots]'") from error
+    _, ax = pyplot.subplots(figsize=(width, height), layout="constrained")
+    return ax
+
+
+def plot_gap(result: Result, ax: Axes | None = None, *, maximize: bool = False) -> Axes:
+    """Draw bound and incumbent over time, with the gap between them shaded.
+
+    Parameters
+    ----------
+    result : Result
+        What `bnb.solve` returned.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    maximize : bool
+        Show the negated values: the problem was a maximisation before it was given to the engine.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    if not result.trace:
+        raise ValueError("the result has no trace to draw")
+    ax = _new_axes(7.0, 4.0) if ax is None else ax
+    sign = -1.0 if maximize else 1.0
+    time = np.array([row.seconds for row in result.trace])
+    bound = sign * _finite([row.bound for row in result.trace])
+    best = sign * _finite([row.objective for row in result.trace])
+    ax.fill_between(time, bound, best, step="post", color=_SHADE, linewidth=0, label="gap")
+    ax.step(time, best, where="post", color=_INCUMBENT, label="incumbent")
+    ax.step(time, bound, where="post", color=_BOUND, label="bound")
+    low, high = _heights(bound, best, sign)
+    ax.set_ylim(low, high)
+    ax.set_xlim(0.0, max(time[-1], 1e-3) * 1.02)
+    _mark_incumbents(ax, [row for row in result.trace if row.source], sign)
+    ax.set_xlabel("seconds")
+    ax.set_ylabel("objective")
+    gap = f", gap {100 * result.gap:.4f} %" if np.isfinite(result.gap) else ""
+    ax.set_title(f"{result.status.value}{gap}, {result.nodes} nodes", loc="left", fontsize=10)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return ax
+
+
+def _finite(values: list[float]) -> np.ndarray:
+    """Infinities as gaps in the line."""
+    array = np.array(values, dtype=float)
+    array[~np.isfinite(array)] = np.nan
+    return array
+
+
+def _heights(bound: np.ndarray, best: np.ndarray, sign: float) -> tuple[float, float]:
+    """Limits of the vertical axis: poor first incumbents must not press the rest flat."""
+    known = sign * np.concatenate([bound, best])
+    known = known[np.isfinite(known)]
+    if not known.size:
+        return -1.0, 1.0
+    low, high = known.min(), known.max()
+    solutions = sign * best[np.isfinite(best)]
+    if solutions.size and np.isfinite(bound).any():
+        span = max(solutions[-1] - low, 1e-6 * abs(solutions[-1]), 1e-12)
+        high = min(high, solutions[-1] + 2.0 * span)
+    margin = 0.08 * max(high - low, 1e-6 * max(abs(high), 1e-6))
+    ends = sign * np.array([low - margin, high + margin])
+    return float(ends.min()), float(ends.max())
+
+
+def _mark_incumbents(ax: Axes, rows: list[TraceRow], sign: float) -> None:
+    """A dot for every incumbent, and the letter of its source where there is room for one."""
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    last: np.ndarray | None = None
+    # From the best backwards: when letters would overlap, the better incumbent keeps its own.
+    for row in reversed(rows):
+        height = float(np.clip(sign * row.objective, low, high))
+        ax.plot(row.seconds, height, "o", color=_INCUMBENT, markersize=3, clip_on=False)
+        here = np.array([(row.seconds - left) / (right - left), (height - low) / (high - low)])
+        if last is not None and np.all(np.abs(here - last) < (0.025, 0.06)):
+            continue
+        last = here
+        ax.annotate(row.source, (row.seconds, height), xytext=(3, 4), fontsize=8, clip_on=False,
+                    textcoords="offset points", color=_INCUMBENT, annotation_clip=False)
+    for letter in sorted({row.source for row in rows}):
+        ax.plot([], [], "o", color=_INCUMBENT, markersize=3,
+                label=f"{letter}: {SOURCES.get(letter, 'other')}")
+
+
+def plot_tree(result: Result, ax: Axes | None = None, *, height: str = "bound") -> Axes:
+    """Draw the search tree, every node coloured by what became of it.
+
+    Parameters
+    ----------
+    result : Result
+        From ``bnb.solve(..., keep_tree=True)``.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    height : {"bound", "depth"}
+        What places the nodes vertically. By bound, the tree grows from the root's bound up to
+        the incumbent; nodes far above it, and infeasible ones, are at the upper edge.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    if height not in ("bound", "depth"):
+        raise ValueError(f"height must be 'bound' or 'depth', got {height!r}")
+    if not result.tree:
+        raise ValueError("the result has no tree to draw; solve with keep_tree=True")
+    ax = _new_axes(8.0, 5.0) if ax is None else ax
+    parent = {number: above for number, above, _, _ in result.tree}
+    across, depth = _layout(parent)
+    if height == "bound":
+        up = _bound_heights(result)
+    else:
+        up = {number: float(level) for number, level in depth.items()}
+        ax.invert_yaxis()
+        ax.locator_params(axis="y", integer=True)
+    _draw_edges(ax, parent, across, up)
+    _draw_nodes(ax, result, across, up)
+    if height == "bound" and np.isfinite(result.objective):
+        ax.axhline(result.objective, color=_INCUMBENT, linewidth=1, linestyle="--", zorder=0,
+                   label="incumbent")
+    ax.set_ylabel(height)
+    ax.set_xticks([])
+    ax.spines[["top", "right", "bottom"]].set_visible(False)
+    ax.set_title(f"{len(result.tree)} nodes, {result.status.value}", loc="left", fontsize=10)
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return ax
+
+
+def _layout(parent: dict[int, int]) -> tuple[dict[int, float], dict[int, int]]:
+    """Leaves side by side, every other node above the middle of its children."""
+    children: dict[int, list[int]] = {}
+    roots = []
+    for number in sorted(parent):
+        if parent[number] in parent:
+            children.setdefault(parent[number], []).append(number)
+        else:  # the root; after a resume, also nodes whose parents were closed before
+            roots.append(number)
+    depth = dict.fromkeys(roots, 0)
+    order, stack = [], list(reversed(roots))
+    while stack:
+        number = stack.pop()
+        order.append(number)
+        for child in reversed(children.get(number, [])):
+            depth[child] = depth[number] + 1
+            stack.append(child)
+    across: dict[int, float] = {}
+    leaves = [number for number in order if number not in children]
+    across.update({number: float(place) for place, number in enumerate(leaves)})
+    for number in reversed(order):  # children come before their parents
+        if number in children:
+            below = [across[child] for child in children[number]]
+            across[number] = sum(below) / len(below)
+    return across, depth
+
+
+def _bound_heights(result: Result) -> dict[int, float]:
+    """Bounds; those far beyond the rest are put at the ends of the picture."""
+    known = [bound for _, _, bound, _ in result.tree if np.isfinite(bound)]
+    known += [result.objective] if np.isfinite(result.objective) else []
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    if low < result.objective < np.inf:
+        high = min(high, 2.0 * result.objective - low)
+    margin = 0.08 * (high - low) or 1e-6 * max(1.0, abs(high))
+    return {
+        number: float(np.clip(bound, low - margin, high + margin))
+        for number, _, bound, _ in result.tree
+    }
+
+
+def _draw_edges(
+    ax: Axes, parent: dict[int, int], across: dict[int, float], up: dict[int, float]
+) -> None:
+    from matplotlib.collections import LineCollection
+
+    lines = [
+        [(across[above], up[above]), (across[number], up[number])]
+        for number, above in parent.items() if above in parent
+    ]
+    ax.add_collection(LineCollection(lines, colors=_SHADE, linewidths=0.8, zorder=1))
+
+
+def _draw_nodes(ax: Axes, result: Result, across: dict[int, float], up: dict[int, float]) -> None:
+    size = float(np.clip(4000.0 / len(result.tree), 4.0, 40.0))
+    parents = {above for _, above, _, _ in result.tree}
+    groups: dict[str, list[int]] = {}
+    for number, _, bound, fate in result.tree:
+        if bound == np.inf:
+            fate = "infeasible"
+        elif fate == "split" and number not in parents:
+            fate = "open"
+        groups.setdefault(fate, []).append(number)
+    for fate in [*_FATES, *sorted(set(groups) - set(_FATES))]:
+        numbers = groups.get(fate, [])
+        if numbers:
+            colour, name = _FATES.get(fate, ("#000000", fate))
+            ax.scatter([across[k] for k in numbers], [up[k] for k in numbers], s=size, c=colour,
+                       linewidths=0, zorder=2, label=f"{name} ({len(numbers)})")
+
+
+def check_format(path: str | Path) -> None:
+    """Refuse a picture that could not be written, before the work is done."""
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'csvm[plots]'") from error
+    known = FigureCanvasBase.get_supported_filetypes()
+    if Path(path).suffix.lstrip(".").lower() not in known:
+        raise ValueError(f"{path}: the name must end in one of .{', .'.join(sorted(known))}")
+
+
+def save(ax: Any, path: str | Path) -> None:
+    """Write the figure of `ax` to a file."""
+    ax.figure.savefig(path, dpi=150)
