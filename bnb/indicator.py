@@ -125,6 +125,10 @@ class IndicatorQP(MIQP):
             violation = max(violation, float((-slack[claimed]).max(initial=0.0)))
         return objective, violation
 
+    def _recession(self) -> bool:
+        """Not known: enforced rows, which are not rows of A, may stop the fall."""
+        return False
+
     def _candidates(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> list[Candidate]:
         """Open rows, most violated first; those that hold come last and only if all do."""
         open_ = np.flatnonzero(lb[self._z] < ub[self._z])

@@ -18,7 +18,7 @@ from . import heuristics, validation
 from .engine import solve
 from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
 from .propagation import Propagator
-from .result import Result
+from .result import Result, Status
 from .strengthen import Strengthener, free_curvature
 from .structure import find_structure, tighten_coefficients
 
@@ -150,6 +150,8 @@ class MIQP(Problem):
         if not self._presolve():
             return Evaluation(np.inf)
         assert self._box is not None and self._plain_qp is not None
+        if self._recession():
+            return self._unbounded_or_infeasible(goal)
         begin = time.perf_counter()
         first = self.plain.solve(self._box.lb, self._box.ub, slack=self._slack(goal, np.inf))
         self._seconds += time.perf_counter() - begin
@@ -158,8 +160,6 @@ class MIQP(Problem):
         self._box.warm = (first.x, first.y)
         finder = heuristics.Finder(self)
         solutions = finder.at_root(first.x, goal)
-        if first.bound == -np.inf and finder.best < np.inf and self._recession(first.x):
-            raise UnboundedError
         bound = self._strengthen(first, finder, solutions, goal)
         return Evaluation(bound, solutions, seconds=self._seconds)
 
@@ -235,9 +235,25 @@ class MIQP(Problem):
         known = min(objective, goal.objective)
         return 0.1 * goal.tolerance.slack(known) if np.isfinite(known) else 1e-6
 
-    def _recession(self, x: np.ndarray) -> bool:
+    def _recession(self) -> bool:
         """Whether the continuous relaxation falls without end along some feasible direction."""
-        return heuristics.falls_forever(self.P, self.q, self.A, self.l, self.u, self.lb, self.ub)
+        box = self.root()
+        if np.all(np.isfinite(box.lb) & np.isfinite(box.ub)):
+            return False
+        return heuristics.falls_forever(self.P, self.q, self.A, self.l, self.u, box.lb, box.ub)
+
+    def _unbounded_or_infeasible(self, goal: Goal) -> Evaluation:
+        """With a direction to fall along for ever, all depends on whether there is any point."""
+        box = self.root()
+        points = MIQP(
+            None, np.zeros(len(self.q)), self.A, self.l, self.u, lb=box.lb, ub=box.ub,
+            integer=self.is_integer,
+        )
+        left = goal.deadline - time.monotonic()
+        found = solve(points, time_limit=max(left, 1e-3), absolute_gap=1.0)
+        if found.x is not None:
+            raise UnboundedError
+        return Evaluation(np.inf if found.status is Status.INFEASIBLE else -np.inf)
 
     # -- the search -------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from .qp import QP
 
 _UNIT = 2.0**-52
 _FAR = 1e7
-"""Infeasibility is proven for points whose free variables are not larger than this: without any
-bound, a rounding error in the certificate would weigh infinitely much."""
+"""Variables without bounds and without curvature are taken to be no larger than this: otherwise a
+rounding error in a multiplier would weigh infinitely much."""
 
 
 def _times(slope: np.ndarray, bound: np.ndarray) -> np.ndarray:
@@ -95,7 +95,11 @@ class Certifier:
         slope[balanced] = error[balanced] = 0.0
         rows = np.maximum(_times(y, qp.u), _times(y, qp.l))
         quadratic = 0.5 * float(x @ (qp.P @ x))
-        values, reduced, risk = self._variables(slope, qp.square, qp.pairs.d, error, lb, ub)
+        flat = qp.square == 0.0
+        values, reduced, risk = self._variables(
+            slope, qp.square, qp.pairs.d, error, np.where(flat, np.maximum(lb, -_FAR), lb),
+            np.where(flat, np.minimum(ub, _FAR), ub),
+        )
         total = qp.constant - quadratic - rows.sum() + values.sum()
         size = abs(qp.constant) + abs(quadratic) + np.abs(rows).sum() + np.abs(values).sum()
         bound = total - risk - _UNIT * (qp.n + len(y)) * size

@@ -74,3 +74,24 @@ def test_statuses_without_a_search():
     convex = bnb.solve_miqp(EYE, [-1.0, -2.0])
     assert convex.status is bnb.Status.OPTIMAL
     np.testing.assert_allclose(convex.x, [1.0, 2.0], atol=1e-4)
+
+
+def test_unbounded_even_without_an_obvious_point():
+    result = bnb.solve_miqp(None, [1.0, 1.0], [[1.0, -1.0]], None, [1.0], integer=[1])
+    assert result.status is bnb.Status.UNBOUNDED
+    impossible = bnb.solve_miqp(
+        None, [1.0, 1.0], [[0.0, 2.0]], [1.0], [1.0], integer=[1], time_limit=20
+    )
+    assert impossible.status is bnb.Status.INFEASIBLE
+
+
+def test_free_variables_without_curvature_are_certified():
+    """min ||w||² − w₀ + Σt, −t ≤ w ≤ t, Σw = 1, nothing else bounded."""
+    P = np.diag([2.0, 2.0, 0.0, 0.0])
+    A = [[1, 0, -1, 0], [0, 1, 0, -1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]
+    inf = np.inf
+    result = bnb.solve_miqp(
+        P, [-1.0, 0.0, 1.0, 1.0], A, [-inf, -inf, 0, 0, 1], [0, 0, inf, inf, 1]
+    )
+    assert result.status is bnb.Status.OPTIMAL
+    np.testing.assert_allclose(result.x[:2], [0.75, 0.25], atol=1e-3)
