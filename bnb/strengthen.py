@@ -34,7 +34,7 @@ _MAX_DENSE = 3000
 _STEPS = (100, 100, 100, 200, 200, 300, 300, 400, 400, 500, 500, 500, 500)
 _MIN_OPEN = 10
 """With fewer integers open, branching is quicker than looking for a better relaxation."""
-_MIN_PROGRESS = 0.03
+_MIN_PROGRESS = 0.15
 """Share of the open gap that a round of steps must close to be followed by another."""
 
 
@@ -96,7 +96,7 @@ class Strengthener:
             yield (self._with(split, lift) if split else None), scale, point
             paid = self._bound - before > _MIN_PROGRESS * gap or not np.isfinite(gap)
             weak = 0 if paid else weak + 1
-            if weak >= 4:
+            if weak >= 2:
                 return
 
     def _lifted_variables(self) -> np.ndarray:
