@@ -1,0 +1,437 @@
+"""The constrained SVM as a branch-and-bound problem on the anchors and the intercept."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bnb.problem import Candidate, Evaluation, Goal, Problem
+from relaxations.drop_bound import ascend, soft_start
+from relaxations.node_solvers import make_node_solver
+from relaxations.svm_dual import (
+    certified_value,
+    extrapolate,
+    gradient,
+    intercept,
+    make_feasible,
+)
+
+from .incumbents import alternate, choose_given_up, improve_by_swaps, read_classifier, sweep
+
+__all__ = ["CSVMProblem", "Node"]
+
+FREE, ENFORCED, GIVEN_UP = 0, 1, -1
+
+_ROUNDING = 1e-9
+_HOPELESS = 1e9  # objectives above this times the slack costs count as infeasible
+_CHUNKS = 40
+_WIDE = 0.5  # an interval of the intercept that is halved before anything else is tried
+_FIRST_ROUNDS = 60
+_ROUNDS = 8
+_SPLIT_STEPS = 3
+_PATIENCE = 3
+_START_AGE, _MAX_AGE = 20, 40  # how many sets the frequencies of a node count for
+_BETA_SHARE = 0.3
+_CANDIDATES = 8
+_DECIDED = 0.9
+_SWAP_WORK = 300_000  # swaps tried before the search, times points
+
+
+@dataclass
+class Node:
+    """A subproblem: what is decided about the anchors and the intercept, and a warm start.
+
+    Parameters
+    ----------
+    status : ndarray of int8 (m,)
+        0 free, 1 enforced, -1 given up.
+    b_l, b_u : float
+        Interval of the intercept.
+    t : ndarray (N,)
+        Signed multipliers of the parent's bound.
+    u, C : ndarray (m,), ndarray (m, m)
+        Frequencies and covariance of the sets of anchors that the parent's bound played against.
+    age : int
+        How many sets these were.
+    """
+
+    status: np.ndarray
+    b_l: float
+    b_u: float
+    t: np.ndarray
+    u: np.ndarray
+    C: np.ndarray
+    age: int
+
+
+class CSVMProblem(Problem):
+    """Soft-margin SVM in which enough anchors must have margin one.
+
+        min ||w||^2 + sum_i c_i xi_i   s.t.  y_i f(x_i) >= 1 - xi_i on the training points,
+        y_j f(x_j) >= 1 or z_j = 0 on the anchors,  sum_j n_lj z_j >= k_l for every rate l
+
+    A solution is the vector (t, beta) with f = sum_i t_i K(x_i, .) / 2 + beta.
+
+    Parameters
+    ----------
+    K : ndarray (n, n)
+        Positive semidefinite kernel matrix, training points first, then the anchors.
+    y : ndarray (n,)
+        Labels, +1 or -1.
+    cost : ndarray (n - m,)
+        Slack costs c_i of the training points.
+    weights : ndarray (L, m)
+        Weights n_lj >= 0 of the anchors in each rate.
+    required : ndarray (L,)
+        Weight k_l of the anchors that must have margin one.
+    node_solver : {"auto", "smo", "osqp"}
+        See `relaxations.node_solvers`.
+    """
+
+    def __init__(
+        self,
+        K: np.ndarray,
+        y: np.ndarray,
+        cost: np.ndarray,
+        weights: np.ndarray,
+        required: np.ndarray,
+        node_solver: str = "auto",
+    ) -> None:
+        self.node_solver = node_solver
+        n = y.size
+        self.n, self.m, self.first = n, n - cost.size, cost.size
+        self.K = np.zeros((n + 2, n + 2))
+        self.K[:n, :n] = K
+        self.diag = self.K.diagonal().copy()
+        self.p = np.append(np.asarray(y, dtype=float), [0.0, 0.0])
+        self.cost = np.ascontiguousarray(cost, dtype=float)
+        self.weights = np.ascontiguousarray(weights, dtype=float)
+        self.budgets = self.weights.sum(axis=1) - np.asarray(required, dtype=float)
+        # Where only exactly used budgets need be looked at; see relaxations.drop_bound.
+        alone = (self.weights > 0).sum(axis=0) <= 1
+        self.exact = np.all((self.weights == 0) | ((self.weights == 1) & alone), axis=1)
+        self.lo = np.zeros(n + 2)
+        self.hi = np.zeros(n + 2)
+        self.lo[: self.first] = np.where(self.p[: self.first] < 0, -self.cost, 0.0)
+        self.hi[: self.first] = np.where(self.p[: self.first] > 0, self.cost, 0.0)
+        self._own_work_space()
+
+    def _own_work_space(self) -> None:
+        self.solver = make_node_solver(self.node_solver)
+        self._split = np.zeros((self.m, self.m))
+        self._kernel = self.K.copy()
+        self._kernel_diag = self.diag.copy()
+
+    # -- the engine's side --------------------------------------------------------------------
+
+    def root(self) -> Node:
+        """Everything free."""
+        total = self.weights.sum(axis=1)
+        share = float(np.clip(np.max(self.budgets / np.maximum(total, 1e-300)), 0.0, 0.9))
+        u = np.full(self.m, share)
+        status = np.zeros(self.m, np.int8)
+        return Node(status, -np.inf, np.inf, np.zeros(self.n + 2), u, np.diag(u * (1 - u)), 0)
+
+    def prepare(self, goal: Goal) -> Evaluation | None:
+        """Incumbents before the search: a sweep over soft margins, then swaps."""
+        if (self.budgets < -_ROUNDING).any():
+            return None
+        out = np.empty(self.n + 1)
+        lo, hi = self.lo.copy(), self.hi.copy()
+        levels = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1e9])
+        value = sweep(
+            self.K, self.diag, self.p, self.cost, lo, hi, self.first, np.zeros(self.m, np.int8),
+            self.weights, self.budgets, levels, 1e-6, out,
+        )
+        if not np.isfinite(value):
+            return None
+        improve_by_swaps(
+            self.K, self.diag, self.p, self.cost, lo, hi, self.first, self.weights, self.budgets,
+            1e-6, _SWAP_WORK // self.n, out, value,
+        )
+        return Evaluation(-np.inf, [("H", out)])
+
+    def evaluate(self, state: Node, goal: Goal) -> Evaluation:
+        """Bound a node, fix what the bound decides, and look for an incumbent."""
+        node, removed = self._cut_interval(state, goal.cutoff)
+        if node.b_l > node.b_u:
+            return Evaluation(goal.cutoff, removed=removed)
+        bound = -np.inf
+        while True:
+            left = self._propagate(node.status)
+            if left is None:
+                return Evaluation(np.inf, removed=removed)
+            free = np.flatnonzero(node.status == FREE)
+            if node.b_u - node.b_l > _WIDE and np.isfinite(goal.cutoff):
+                node, cut = self._shave_interval(node, free, goal.cutoff)
+                removed = min(removed, cut)
+                if node.b_l >= node.b_u:
+                    return Evaluation(goal.cutoff, removed=removed)
+            if free.size == 0 or node.b_u - node.b_l > _WIDE:
+                return self._evaluate_convex(node, free, bound, removed, goal)
+            found, middle, fixed = self._play(node, free, left, goal.cutoff)
+            bound = max(bound, found)
+            if bound >= goal.cutoff:
+                return Evaluation(bound, removed=removed)
+            if not fixed:
+                break
+            removed = min(removed, goal.cutoff)
+        solutions = [] if goal.probe else self._round(node, goal.objective)
+        candidates = self._candidates(node, free, middle - found, goal.cutoff - bound)
+        data = replace(node, C=node.C.astype(np.float16))
+        return Evaluation(bound, solutions, candidates, data, removed=removed)
+
+    def branch(self, state: Node, evaluation: Evaluation, candidate: Candidate) -> list[Node]:
+        """Halve the interval of the intercept, or enforce and give up an anchor."""
+        node = evaluation.data
+        if candidate.key == self.m:
+            middle = _middle(node.b_l, node.b_u)
+            return [replace(node, b_u=middle), replace(node, b_l=middle)]
+        children = []
+        for value in (ENFORCED, GIVEN_UP):
+            status = node.status.copy()
+            status[candidate.key] = value
+            children.append(replace(node, status=status))
+        return children
+
+    def check(self, x: np.ndarray) -> tuple[float, float]:
+        """Objective, and by how much margins must be relaxed for the counts to hold."""
+        n = self.n
+        half = 0.5 * self.K[:n, :n] @ x[:n]
+        margin = self.p[:n] * (half + x[n])
+        slack = np.maximum(1.0 - margin[: self.first], 0.0)
+        short = np.maximum(1.0 - margin[self.first :], 0.0)
+        order = np.argsort(-short)
+        violation = 0.0
+        for row, budget in zip(self.weights, self.budgets, strict=True):
+            over = np.cumsum(row[order]) > budget + _ROUNDING
+            if over.any():
+                violation = max(violation, float(short[order[np.argmax(over)]]))
+        return float(0.5 * x[:n] @ half + self.cost @ slack), violation
+
+    def worker(self) -> CSVMProblem:
+        """The same data with a work space of its own."""
+        other = copy.copy(self)
+        other._own_work_space()
+        return other
+
+    def encode(self, state: Node) -> Any:
+        """Without the covariance, which is learned again."""
+        return {
+            "status": state.status.tolist(), "b_l": state.b_l, "b_u": state.b_u,
+            "t": state.t.tolist(), "u": state.u.tolist(), "age": state.age,
+        }
+
+    def decode(self, data: Any) -> Node:
+        """The state back from `encode`."""
+        u = np.array(data["u"])
+        return Node(
+            np.array(data["status"], np.int8), data["b_l"], data["b_u"], np.array(data["t"]), u,
+            np.diag(u * (1 - u)), min(data["age"], 1),
+        )
+
+    def fingerprint(self) -> str:
+        """Sizes and a digest of the data."""
+        digest = hashlib.sha256()
+        for part in (self.K, self.p, self.cost, self.weights, self.budgets):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return f"csvm n={self.n} anchors={self.m} {digest.hexdigest()[:16]}"
+
+    # -- parts of an evaluation ---------------------------------------------------------------
+
+    def _cut_interval(self, state: Node, cutoff: float) -> tuple[Node, float]:
+        """A copy of the node without intercepts that cannot beat the cutoff.
+
+        With ||w||^2 <= UB and the positives' costs summing to C+, some positive point has slack at
+        most UB / C+, hence beta >= 1 - UB / C+ - ||w|| max ||phi||; likewise for the negatives.
+        """
+        b_l, b_u = state.b_l, state.b_u
+        if np.isfinite(cutoff):
+            reach = np.sqrt(cutoff * self.diag.max())
+            positive, negative = self.hi[: self.first].sum(), -self.lo[: self.first].sum()
+            if positive > 0:
+                b_l = max(b_l, 1.0 - cutoff / positive - reach)
+            if negative > 0:
+                b_u = min(b_u, cutoff / negative - 1.0 + reach)
+        removed = cutoff if b_l > state.b_l or b_u < state.b_u else np.inf
+        node = replace(
+            state, b_l=b_l, b_u=b_u, status=state.status.copy(), t=state.t.copy(),
+            u=state.u.copy(), C=state.C.astype(float),
+        )
+        return node, removed
+
+    def _propagate(self, status: np.ndarray) -> np.ndarray | None:
+        """Enforce anchors that no longer fit a budget; what is left, None if overdrawn."""
+        left = self.budgets - self.weights @ (status == GIVEN_UP)
+        if (left < -_ROUNDING).any():
+            return None
+        too_heavy = (self.weights > left[:, None] + _ROUNDING).any(axis=0)
+        status[(status == FREE) & too_heavy] = ENFORCED
+        return np.minimum(left, self.weights @ (status == FREE))
+
+    def _boxes(self, node: Node) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Linear term and box of t.
+
+        Anchors given up need not have margin above one: a classifier that gives them more counts
+        them, and belongs to the other child.  So their multipliers have the opposite sign.
+        """
+        p, lo, hi = self.p.copy(), self.lo.copy(), self.hi.copy()
+        anchors = slice(self.first, self.n)
+        upward = (node.status >= 0) == (p[anchors] > 0)
+        hi[anchors] = np.where(upward, np.inf, 0.0)
+        lo[anchors] = np.where(upward, 0.0, -np.inf)
+        if np.isfinite(node.b_l):
+            p[-2], hi[-2] = node.b_l, np.inf
+        if np.isfinite(node.b_u):
+            p[-1], lo[-1] = node.b_u, -np.inf
+        return p, lo, hi
+
+    def _play(
+        self, node: Node, free: np.ndarray, left: np.ndarray, cutoff: float
+    ) -> tuple[float, float, bool]:
+        """Drop bound of the node, which learns from it, and whether it fixed any anchor."""
+        p, lo, hi = self._boxes(node)
+        np.clip(node.t, lo, hi, out=node.t)
+        block = np.ix_(free, free)
+        weights = np.ascontiguousarray(self.weights[:, free])
+        u, C, split = node.u[free], node.C[block], self._split[block]
+        loss, mu = np.zeros((2, free.size)), np.zeros((2, left.size))
+        ends = np.zeros(2)
+        fresh = node.age == 0
+        if fresh:
+            soft_start(
+                self.solver, self.K, self.diag, p, lo, hi, node.t, free + self.first, weights, left,
+                self.exact, u,
+            )
+            C[:] = np.diag(u * (1.0 - u))
+            node.age = _START_AGE
+        bound, middle, played = ascend(
+            self.solver, self.K, self.diag, self._kernel, self._kernel_diag, p, lo, hi, node.t,
+            free + self.first, weights, left, self.exact, u, C, node.age, split, cutoff,
+            _FIRST_ROUNDS if fresh else _ROUNDS, _SPLIT_STEPS,
+            3 * _PATIENCE if fresh else _PATIENCE, loss, mu, ends,
+        )
+        self._split[block] = split
+        node.u[:] = 0.0
+        node.u[free] = u
+        node.C[block] = C
+        node.age = min(node.age + played, _MAX_AGE)
+        if bound >= cutoff:
+            return bound, middle, False
+        reduced = loss - mu @ weights
+        if_given_up = (ends[:, None] + np.maximum(-reduced, 0.0)).min(axis=0)
+        if_enforced = (ends[:, None] + np.maximum(reduced, 0.0)).min(axis=0)
+        node.status[free[if_given_up >= cutoff]] = ENFORCED
+        node.status[free[if_enforced >= cutoff]] = GIVEN_UP
+        return bound, middle, bool(node.status[free].any())
+
+    def _shave_interval(
+        self, node: Node, free: np.ndarray, cutoff: float
+    ) -> tuple[Node, float]:
+        """Cut pieces off both ends of the interval that the plain convex bound refutes."""
+        removed = np.inf
+        for side in (0, 1):
+            piece = 0.5
+            while piece > 0.02 and node.b_u - node.b_l > 0.1 * _WIDE:
+                width = piece * (node.b_u - node.b_l)
+                part = replace(
+                    node, b_l=node.b_l if side == 0 else node.b_u - width,
+                    b_u=node.b_u if side == 1 else node.b_l + width, t=node.t.copy(),
+                )
+                if not np.isfinite(width) or self._convex_solve(part, free, cutoff)[0] < cutoff:
+                    piece *= 0.5
+                    continue
+                removed = cutoff
+                node = replace(node, b_l=part.b_u) if side == 0 else replace(node, b_u=part.b_l)
+        return node, removed
+
+    def _convex_solve(
+        self, node: Node, free: np.ndarray, cutoff: float
+    ) -> tuple[float, np.ndarray, np.ndarray, float]:
+        """Certified bound of the node without its free anchors, t, K t / 2 and the intercept."""
+        p, lo, hi = self._boxes(node)
+        lo[self.first + free] = 0.0
+        hi[self.first + free] = 0.0
+        t = node.t
+        make_feasible(t, lo, hi)
+        F = np.empty_like(t)
+        gradient(self.K, p, t, F)
+        hopeless = _HOPELESS * (1.0 + self.cost.sum())
+        target = min(cutoff, hopeless)
+        value = -np.inf
+        for _ in range(_CHUNKS):
+            before = t.copy()
+            steps, violation = self.solver.maximise(
+                self.K, self.diag, p, lo, hi, t, F, 1e-6, 10 * t.size, target
+            )
+            last, value = value, max(value, certified_value(p, t, F, steps + t.size))
+            if violation <= 1e-6 or value >= target or value <= last + 1e-9 * abs(last):
+                break
+            extrapolate(self.K, p, lo, hi, t, before, F, target)
+        if value >= hopeless:
+            value = np.inf
+        return value, t, p - F, intercept(t, F, lo, hi)
+
+    def _evaluate_convex(
+        self, node: Node, free: np.ndarray, bound: float, removed: float, goal: Goal
+    ) -> Evaluation:
+        """Bound by the node without its free anchors: exact if there are none.
+
+        Good enough also for a node whose interval of the intercept is to be halved anyway.
+        """
+        value, t, half, hint = self._convex_solve(node, free, goal.cutoff)
+        bound = max(bound, value)
+        if bound >= goal.cutoff:
+            return Evaluation(bound, removed=removed)
+        objective, scale, beta = read_classifier(
+            self.p, self.cost, t, half, self.first, self.weights, self.budgets, node.status >= 0,
+            hint,
+        )
+        solutions = []
+        if np.isfinite(objective):
+            solutions.append(("L", np.append(scale * t[: self.n], beta)))
+        candidates = [Candidate(self.m)] if free.size else []
+        if free.size and not np.isfinite(goal.cutoff):
+            # No incumbent, so nothing bounds the intercept: enforce anchors until there is one.
+            anchors = self.first + free
+            margin = self.p[anchors] * (half[anchors] + hint)
+            candidates = [Candidate(int(free[a])) for a in np.argsort(margin)[:_CANDIDATES]]
+        return Evaluation(bound, solutions, candidates, node, removed=removed)
+
+    def _round(self, node: Node, objective: float) -> list[tuple[str, np.ndarray]]:
+        """Give up the anchors that the bound was played against most often."""
+        kept = np.empty(self.m, np.bool_)
+        choose_given_up(node.u, node.status, self.weights, self.budgets, kept)
+        out = np.empty(self.n + 1)
+        value = alternate(
+            self.K, self.diag, self.p, self.cost, self.lo.copy(), self.hi.copy(), self.first,
+            np.zeros(self.m, np.int8), self.weights, self.budgets, kept, node.t.copy(), objective,
+            1e-5, out,
+        )
+        return [("R", out)] if np.isfinite(value) else []
+
+    def _candidates(
+        self, node: Node, free: np.ndarray, width_cost: float, gap: float
+    ) -> list[Candidate]:
+        """The intercept while its interval costs much of the gap, else the undecided anchors."""
+        width = node.b_u - node.b_l
+        if width > 1e-9 and width_cost > _BETA_SHARE * gap:
+            return [Candidate(self.m)]
+        # Anchors that are nearly always given up: enforcing one is soon refuted, and giving it up
+        # spends the budget, so the tree is a path with short side branches.
+        u = node.u[free]
+        order = np.argsort(np.where(u < _DECIDED, -u, 0.0), kind="stable")[:_CANDIDATES]
+        return [Candidate(int(free[a]), float(u[a]), float(1.0 - u[a])) for a in order]
+
+
+def _middle(b_l: float, b_u: float) -> float:
+    """Where to split an interval that may be unbounded."""
+    if np.isfinite(b_l) and np.isfinite(b_u):
+        return 0.5 * (b_l + b_u)
+    if np.isfinite(b_l):
+        return max(2.0 * b_l, 1.0)
+    return min(2.0 * b_u, -1.0) if np.isfinite(b_u) else 0.0

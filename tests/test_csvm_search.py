@@ -1,0 +1,111 @@
+"""The constrained SVM search against enumeration of all z."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from bnb.engine import solve
+from bnb.problem import Goal
+from csvm.problem import CSVMProblem
+from relaxations.svm_dual import certified_value, gradient, make_feasible, solve_dual
+
+HUGE = 1e7
+
+
+def convex_value(problem, status, b_l=-np.inf, b_u=np.inf, reverse=()):
+    """Optimum with the anchors of status 1 enforced, and those of `reverse` kept at margin <= 1."""
+    p, lo, hi = problem.p.copy(), problem.lo.copy(), problem.hi.copy()
+    for j, s in enumerate(status):
+        i = problem.first + j
+        sign = p[i] if s == 1 else -p[i] if j in reverse else 0.0
+        hi[i] = np.inf if sign > 0 else 0.0
+        lo[i] = -np.inf if sign < 0 else 0.0
+    if np.isfinite(b_l):
+        p[-2], hi[-2] = b_l, np.inf
+    if np.isfinite(b_u):
+        p[-1], lo[-1] = b_u, -np.inf
+    t = np.zeros(p.size)
+    F = p.copy()
+    make_feasible(t, lo, hi)
+    gradient(problem.K, p, t, F)
+    steps, _ = solve_dual(problem.K, problem.diag, p, lo, hi, t, F, 1e-9, 400_000, HUGE)
+    value = certified_value(p, t, F, steps)
+    return np.inf if value > HUGE else value
+
+
+def enumerate_node(problem, status=None, b_l=-np.inf, b_u=np.inf):
+    """Least objective over all completions of a node."""
+    status = np.zeros(problem.m, int) if status is None else status
+    reverse = {j for j in range(problem.m) if status[j] < 0}
+    choices = [(1, -1) if s == 0 else (s,) for s in status]
+    best = np.inf
+    for z in product(*choices):
+        given_up = np.array(z) < 0
+        if np.all(problem.weights @ given_up <= problem.budgets + 1e-9):
+            best = min(best, convex_value(problem, z, b_l, b_u, reverse))
+    return best
+
+
+def random_problem(seed):
+    """Overlapping classes, one to three rates, weights, duplicates, label noise."""
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(2, 8))
+    n = int(rng.integers(4, 12)) + m
+    y = rng.choice([-1.0, 1.0], n)
+    y[:2] = 1.0, -1.0
+    X = rng.normal(size=(n, 2)) + 0.7 * y[:, None]
+    if rng.random() < 0.3:
+        X[-1] = X[-2]
+    kind = rng.integers(3)
+    if kind == 0:
+        K = X @ X.T
+    else:
+        gamma = 10.0 ** rng.uniform(-2, 1)
+        K = np.exp(-gamma * ((X[:, None] - X[None]) ** 2).sum(-1))
+    first = n - m
+    cost = rng.choice([0.05, 0.5, 5.0]) * rng.uniform(0.5, 1.5, first)
+    anchors = y[first:]
+    rows = [anchors > 0, anchors < 0, np.ones(m, bool)]
+    picked = [r for r in rng.permutation(3)[: rng.integers(1, 4)] if rows[r].any()] or [2]
+    weights = np.array([rows[r] for r in picked], dtype=float)
+    if rng.random() < 0.3:
+        weights *= rng.integers(1, 4, m)
+    share = rng.uniform(0.3, 1.0, len(picked))
+    required = np.ceil(share * weights.sum(axis=1))
+    return CSVMProblem(K, y, cost, weights, required)
+
+
+class Audited(CSVMProblem):
+    """Checks every node's bound against enumeration."""
+
+    checked = 0
+
+    def evaluate(self, state, goal):
+        found = super().evaluate(state, goal)
+        best = enumerate_node(self, state.status, state.b_l, state.b_u)
+        limit = min(best, goal.cutoff) if found.bound >= goal.cutoff else best
+        limit = min(limit, found.removed) if np.isfinite(found.removed) else limit
+        assert min(found.bound, goal.cutoff) <= limit + 1e-6 * max(1.0, abs(limit))
+        self.checked += 1
+        return found
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_optimum_and_every_bound_match_enumeration(seed):
+    problem = random_problem(seed)
+    problem.__class__ = Audited
+    best = enumerate_node(problem)
+    result = solve(problem, gap=1e-6, branching="first", node_limit=3000)
+    if np.isinf(best):
+        assert np.isinf(result.objective)
+    else:
+        assert result.objective == pytest.approx(best, rel=3e-6, abs=1e-7)
+        assert result.bound <= best * (1 + 1e-6) + 1e-7
+        assert problem.checked > 0
+
+
+def test_root_bound_without_incumbent_is_valid():
+    problem = random_problem(3)
+    found = problem.evaluate(problem.root(), Goal())
+    assert found.bound <= enumerate_node(problem) + 1e-6
