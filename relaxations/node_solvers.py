@@ -149,7 +149,7 @@ class _Workspace:
         self._solver.setup(
             pattern, np.zeros(size),
             sp.csc_matrix(np.vstack([np.ones((1, size)), np.eye(size)])),
-            np.zeros(size + 1), np.zeros(size + 1), verbose=False, max_iter=4000, scaling=0,
+            np.zeros(size + 1), np.zeros(size + 1), verbose=False, max_iter=1000, scaling=10,
             adaptive_rho_interval=50, check_termination=25, rho_is_vec=False,
         )
 

@@ -20,7 +20,7 @@ def planted(seed):
     return P, q, A, np.array([4.0]), np.array([4.0])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_all_routes_agree(seed):
     P, q, A, l, u = planted(seed)
     truth = brute_force(P, q, A, l, u, np.zeros(12), np.ones(12), range(12))

@@ -202,7 +202,7 @@ def test_logs_without_times_are_equal(capsys):
     assert texts[0] == texts[1] and "seconds" not in texts[0]
 
 
-def hard_miqp(seed=0, n=30):
+def hard_miqp(seed=0, n=24):
     """A problem that takes a few hundred nodes."""
     rng = np.random.default_rng(seed)
     F = rng.normal(size=(n, n))
