@@ -199,7 +199,7 @@ def _assemble(
 
 @njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
 def _strip(kind, X, YT, K, row, symmetric, gamma, coef0, degree):  # type: ignore[no-untyped-def]
-    """A strip of K, one tile high from ``row`` on; if symmetric, half of it and its mirror image."""
+    """A strip of K, one tile high from ``row`` on; if symmetric, half and its mirror image."""
     last = min(row + _TILE, K.shape[0])
     values = np.empty((_TILE, _TILE))
     tile = np.empty((YT.shape[0], _TILE))  # contiguous, for vector loads
