@@ -69,19 +69,24 @@ def sigmoid(
     return _assemble(_SIGMOID, X, Y, gamma, coef0, 1)
 
 
-def resolve_gamma(gamma: float | str, X: np.ndarray) -> float:
+def resolve_gamma(
+    gamma: float | str, X: np.ndarray, weights: np.ndarray | None = None
+) -> float:
     """Gamma as scikit-learn reads it: "scale" is 1 / (d var(X)), "auto" is 1 / d.
 
     Parameters
     ----------
     gamma : {"scale", "auto"} or float
     X : ndarray (n, d)
+    weights : ndarray (n,), optional
+        How many points each one stands for in the variance.
     """
     if isinstance(gamma, str):
         if gamma == "auto":
             return 1.0 / X.shape[1]
         if gamma == "scale":
-            variance = float(X.var())
+            middle = np.average(X, axis=0, weights=weights).mean()
+            variance = float(np.average((X - middle) ** 2, axis=0, weights=weights).mean())
             return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
         raise ValueError(f"gamma must be 'scale', 'auto' or a number, got {gamma!r}")
     if not (np.isfinite(gamma) and gamma >= 0):

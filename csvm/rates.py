@@ -25,6 +25,7 @@ __all__ = [
     "Requirement",
     "accuracy",
     "parse_constraints",
+    "report",
     "requirements",
     "threshold_count",
     "tnr",
@@ -218,6 +219,28 @@ def requirements(
         count = threshold_count(constraint.p0, total, threshold, alpha, str(constraint))
         found.append(Requirement(constraint, share, count))
     return found
+
+
+def report(
+    asked: Iterable[Requirement], margins: np.ndarray, margin: float = 1.0
+) -> list[RateReport]:
+    """How a classifier with these margins y_j f(x_j) on the anchors does.
+
+    Parameters
+    ----------
+    asked : iterable of Requirement
+    margins : ndarray (m,)
+    margin : float
+        What an anchor must reach to be counted, up to 1e-6 of it.
+    """
+    counts = margins >= margin * (1.0 - 1e-6)
+    return [
+        RateReport(
+            r.constraint.name, r.constraint.p0, r.required, float(r.weights.sum()),
+            float(r.weights[counts].sum()), float(r.weights[margins > 0].sum() / r.weights.sum()),
+        )
+        for r in asked
+    ]
 
 
 def threshold_count(

@@ -76,6 +76,9 @@ def test_gram_dispatches():
 def test_gamma_names():
     X = points()
     assert kernels.resolve_gamma("scale", X) == pytest.approx(1 / (X.shape[1] * X.var()))
+    weights = np.arange(1.0, 151.0)
+    repeated = kernels.resolve_gamma("scale", np.repeat(X, weights.astype(int), axis=0))
+    assert kernels.resolve_gamma("scale", X, weights) == pytest.approx(repeated)
     assert kernels.resolve_gamma("auto", X) == 1 / X.shape[1]
     assert kernels.resolve_gamma("scale", np.ones((3, 2))) == 1.0
     assert kernels.resolve_gamma(0.25, X) == 0.25
