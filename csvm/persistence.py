@@ -13,7 +13,7 @@ from bnb import Reason, Result, Status
 
 from .rates import Constraint, RateReport, parse_constraints
 
-__all__ = ["load", "save"]
+__all__ = ["load", "load_with_table", "save"]
 
 FORMAT = "csvm model 1"
 
@@ -26,8 +26,16 @@ _RESULT_NUMBERS = (
 )
 
 
-def save(model: Any, path: str | Path) -> None:
-    """Write a fitted `csvm.CSVM`; its search history is left out."""
+def save(model: Any, path: str | Path, table: dict[str, Any] | None = None) -> None:
+    """Write a fitted `csvm.CSVM`; its search history is left out.
+
+    Parameters
+    ----------
+    model : CSVM
+    path : path
+    table : dict, optional
+        JSON data about the table that the model was trained on; see `csvm.tables.TableModel`.
+    """
     if callable(model.kernel):
         raise ValueError("a model with a kernel function cannot be saved: a file holds no code")
     arrays: dict[str, Any] = {name: np.asarray(getattr(model, name)) for name in _ARRAYS}
@@ -37,6 +45,7 @@ def save(model: Any, path: str | Path) -> None:
     text = {
         "format": FORMAT,
         "parameters": {k: _plain(v) for k, v in model.get_params().items()},
+        "table": table,
         "gamma": model._gamma,
         "features": model.n_features_in_,
         "feature_names": None if names is None else [str(n) for n in names],
@@ -51,7 +60,18 @@ def save(model: Any, path: str | Path) -> None:
 
 
 def load(cls: Any, path: str | Path) -> Any:
-    """Read a model written by `save`."""
+    """Read a model written by `save` without a table."""
+    model, table = load_with_table(cls, path)
+    if table is not None:
+        raise ValueError(
+            f"{path} was written by the command line and standardises columns first: use "
+            "csvm.tables.TableModel.load, or csvm predict"
+        )
+    return model
+
+
+def load_with_table(cls: Any, path: str | Path) -> tuple[Any, dict[str, Any] | None]:
+    """Read a model written by `save`, and what is known about its table."""
     try:
         with np.load(path, allow_pickle=False) as file:
             stored = {name: file[name] for name in file.files}
@@ -81,7 +101,7 @@ def load(cls: Any, path: str | Path) -> Any:
     model.result_ = Result(
         Status(result.pop("status")), Reason(result.pop("reason")), None, **result
     )
-    return model
+    return model, text["table"]
 
 
 def _plain(value: Any) -> Any:
