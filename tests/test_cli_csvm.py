@@ -89,15 +89,14 @@ def test_output_file(fit, tmp_path, data, capsys):
 
 def test_parquet_says_the_same_as_csv(fit, tmp_path, data, capsys):
     pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
+    parquet = pytest.importorskip("pyarrow.parquet")
     table = rows()
     columns = {
         "age": [float(r["age"]) for r in table], "dose": [float(r["dose"]) for r in table],
         "state": [r["state"] for r in table],
     }
     path = tmp_path / "data.parquet"
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    parquet.write_table(pyarrow.table(columns), path)
     assert read_table(path).columns == read_table(data).columns
     fit()
     first = TableModel.load(fit.path).model.decision_function(np.zeros((1, 2)))
@@ -225,7 +224,8 @@ def test_files_that_cannot_be_read(fit, tmp_path, capsys, data):
     ragged.write_text("a,b\n1,2\n1\n")
     assert fit(source=str(ragged)) == 1
     assert "row 3: 1 values for 2 columns" in capsys.readouterr().err
-    for content, message in (("", "is empty"), ("a,b\n", "has no rows"), ("a,a\n1,2\n", "distinct")):
+    wrong = {"": "is empty", "a,b\n": "has no rows", "a,a\n1,2\n": "distinct"}
+    for content, message in wrong.items():
         ragged.write_text(content)
         assert fit(source=str(ragged)) == 1
         assert message in capsys.readouterr().err

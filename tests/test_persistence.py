@@ -9,7 +9,7 @@ import pytest
 import csvm
 from csvm import CSVM
 
-OPTIONS = {"C": 20.0, "threshold": "none", "random_state": 0}
+OPTIONS = {"C": 20.0, "threshold": "none", "random_state": 0, "time_limit": 20}
 
 
 def data(labels=("a", "b")):
@@ -22,7 +22,7 @@ def data(labels=("a", "b")):
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly"])
 def test_round_trip(tmp_path, kernel, labels):
     X, y = data(labels)
-    model = CSVM(kernel=kernel, constraints=(csvm.tpr >= 0.9, "tnr>=0.4"), **OPTIONS).fit(X, y)
+    model = CSVM(kernel=kernel, constraints=(csvm.tpr >= 0.9,), **OPTIONS).fit(X, y)
     model.save(tmp_path / "model.npz")
     again = CSVM.load(tmp_path / "model.npz")
     assert np.array_equal(again.decision_function(X), model.decision_function(X))
