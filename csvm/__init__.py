@@ -1,6 +1,6 @@
 """Constrained support vector machines, solved to proven optimality."""
 
-from . import datasets, formulation, kernels
+from . import datasets, formulation, kernels, plots
 from .estimator import CSVM, ConstantClassifierWarning, fit_path
 from .feasibility import InfeasibleRatesError
 from .rates import AnchorWarning, Constraint, accuracy, tnr, tpr
@@ -18,6 +18,7 @@ __all__ = [
     "fit_path",
     "formulation",
     "kernels",
+    "plots",
     "slide",
     "tnr",
     "tpr",
