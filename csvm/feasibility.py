@@ -49,14 +49,16 @@ class Conflict:
     exact: list[bool]
 
     def __str__(self) -> str:
-        lines = ["the rates contradict each other on these anchors:"]
+        lines = ["the rates cannot be reached on these anchors:"]
+        if len(self.rates) > 1:
+            lines = ["the rates contradict each other on these anchors:"]
         for rate, reach, exact in zip(self.rates, self.reach, self.exact, strict=True):
             total = rate.weights.sum()
-            limit = f"{'' if exact else 'less than or equal to '}{reach:g} ({reach / total:.3f})"
+            limit = f"{'' if exact else 'at most '}{reach:g} ({reach / total:.3f})"
             others = " and ".join(str(r.constraint) for r in self.rates if r is not rate)
             lines.append(
-                f"  {rate.constraint} requires {rate.required:g} of {total:g} anchors; with "
-                f"{others} it can reach {limit}"
+                f"  {rate.constraint} requires {rate.required:g} of {total:g} anchors; "
+                f"{f'with {others} ' if others else ''}it can reach {limit}"
             )
         lines.append("Ask for less, choose another kernel, or give other anchors.")
         return "\n".join(lines)
@@ -86,7 +88,7 @@ class Feasibility:
         try:
             if self._everything_is_separable():
                 return None
-            for size in range(2, len(asked) + 1):
+            for size in range(1, len(asked) + 1):
                 for rates in combinations(asked, size):
                     if self._proven_infeasible(rates):
                         reach = [self._reach(rates, rate) for rate in rates]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numba import get_num_threads, njit
+from numba import config, njit
 
 __all__ = ["check_psd", "gram", "linear", "poly", "rbf", "resolve_gamma", "sigmoid"]
 
@@ -187,7 +187,7 @@ def _assemble(
     columns = np.ascontiguousarray(other.T)
     K = np.empty((len(X), len(other)))
     strips = range(0, len(X), _TILE)
-    threads = min(get_num_threads(), len(strips))
+    threads = min(config.NUMBA_NUM_THREADS, len(strips))  # type: ignore[attr-defined]
 
     def work(first: Sequence[int]) -> None:
         for row in first:

@@ -260,6 +260,13 @@ def test_only_the_rates_that_conflict_are_named():
     assert "accuracy" not in str(caught.value)
 
 
+def test_one_rate_on_both_classes_can_be_out_of_reach():
+    X, y, anchors = overlapping()
+    fit = model(kernel="linear", constraints="accuracy>=1")
+    with pytest.raises(InfeasibleRatesError, match=r"requires 8 of 8 anchors; it can reach 6 "):
+        fit.fit(X, y, anchors=anchors)
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("seed", range(8))
 def test_reach_equals_enumeration(seed):

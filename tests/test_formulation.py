@@ -6,6 +6,7 @@ import pytest
 
 import bnb
 from csvm import formulation, kernels
+from csvm.problem import CSVMProblem
 
 
 def instance(seed, rates=1):
@@ -39,9 +40,11 @@ def by_enumeration(K, y, cost, weights, required):
 
 
 @pytest.mark.parametrize("seed, rates", [(0, 1), (1, 1), (3, 2)])
-def test_all_four_have_the_optimum_of_the_model(seed, rates):
+def test_all_four_and_ours_have_the_optimum_of_the_model(seed, rates):
     data = instance(seed, rates)
     best = by_enumeration(*data)
+    ours = bnb.solve(CSVMProblem(*data), gap=1e-6, time_limit=60)
+    assert ours.optimal and ours.objective == pytest.approx(best, rel=1e-5)
     for build in (formulation.primal_csvm, formulation.kernel_csvm):
         problem = build(*data, attained=1.1 * best).problem()
         result = bnb.solve(problem, gap=1e-6, time_limit=60)
