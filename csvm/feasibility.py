@@ -26,6 +26,10 @@ __all__ = ["Conflict", "Feasibility", "InfeasibleRatesError"]
 _NEAR = 1e-9  # hulls closer than this, relative to the points' size, are taken to meet
 
 
+class _UndecidedError(Exception):
+    """Time ran out, or the linear programs are too ill-conditioned to tell."""
+
+
 class InfeasibleRatesError(ValueError):
     """The rates asked for contradict each other on the anchors."""
 
@@ -93,7 +97,7 @@ class Feasibility:
                     if self._proven_infeasible(rates):
                         reach = [self._reach(rates, rate) for rate in rates]
                         return Conflict(list(rates), [r[0] for r in reach], [r[1] for r in reach])
-        except TimeoutError:
+        except _UndecidedError:
             pass
         return None
 
@@ -129,13 +133,13 @@ class Feasibility:
                 reach = min(reach, float(rate.weights[z].sum()))
                 if not self._learn(z):
                     return reach, True
-        except TimeoutError:
+        except _UndecidedError:
             return reach, False
 
     def _seconds_left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError
+            raise _UndecidedError
         return left
 
     def _best_z(self, gain: np.ndarray, rates: Sequence[Requirement]) -> np.ndarray | None:
@@ -155,12 +159,10 @@ class Feasibility:
             -gain, constraints=constraints, integrality=np.ones(m), bounds=Bounds(0, 1),
             options={"time_limit": self._seconds_left(), "mip_rel_gap": 0.0},
         )
-        if found.status == 1:
-            raise TimeoutError
         if found.status == 2:
             return None
-        if found.x is None:
-            raise RuntimeError(f"the feasibility test failed: {found.message}")
+        if found.status != 0:
+            raise _UndecidedError
         return found.x > 0.5
 
     def _learn(self, z: np.ndarray) -> bool:
@@ -185,8 +187,7 @@ class Feasibility:
         if np.all(y > 0) or np.all(y < 0):
             return None
         if self._points is None:
-            L = factor(self.K)
-            self._points = L / max(float(np.abs(L).max(initial=0.0)), np.finfo(float).tiny)
+            self._points = _whitened(self.K)
         A = np.vstack([(y[:, None] * self._points[members]).T, y[None, :], np.ones((1, len(y)))])
         b = np.zeros(len(A))
         b[-1] = 2.0
@@ -196,10 +197,18 @@ class Feasibility:
                 "primal_feasibility_tolerance": _NEAR, "time_limit": self._seconds_left()
             },
         )
-        if found.status == 1:
-            raise TimeoutError
         if found.status == 2:
             return None
-        if found.x is None:
-            raise RuntimeError(f"the separability test failed: {found.message}")
+        if found.status != 0:
+            raise _UndecidedError
         return members[found.x > 1e-9]
+
+
+def _whitened(K: np.ndarray) -> np.ndarray:
+    """Coordinates of the points in which they have mean 0 and unit variance in every direction.
+
+    Whether hulls meet does not depend on the coordinates; how well a computer can tell does.
+    """
+    L = factor(K)
+    U, size, _ = np.linalg.svd(L - L.mean(axis=0), full_matrices=False)
+    return np.sqrt(len(K)) * U[:, size > 1e-10 * size.max(initial=0.0)]
