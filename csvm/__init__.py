@@ -1,1 +1,25 @@
 """Constrained support vector machines, solved to proven optimality."""
+
+from . import datasets, formulation, kernels, plots
+from .estimator import CSVM, ConstantClassifierWarning, fit_path
+from .feasibility import InfeasibleRatesError
+from .rates import AnchorWarning, Constraint, accuracy, tnr, tpr
+from .sliding import SlidingSVC, slide
+
+__all__ = [
+    "CSVM",
+    "AnchorWarning",
+    "ConstantClassifierWarning",
+    "Constraint",
+    "InfeasibleRatesError",
+    "SlidingSVC",
+    "accuracy",
+    "datasets",
+    "fit_path",
+    "formulation",
+    "kernels",
+    "plots",
+    "slide",
+    "tnr",
+    "tpr",
+]

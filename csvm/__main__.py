@@ -1,0 +1,309 @@
+"""The command line: ``csvm demo``, ``csvm fit``, ``csvm predict``, ``csvm evaluate``."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict
+from typing import Any, TextIO
+
+import numpy as np
+
+from .anchors import Anchors
+from .estimator import CSVM
+from .feasibility import InfeasibleRatesError
+from .rates import THRESHOLDS, parse_constraints
+from .tables import Table, TableError, TableModel, read_table
+
+__all__ = ["main"]
+
+OK, ERROR, UNPROVEN, CONTRADICTION, INTERRUPTED = 0, 1, 3, 4, 130
+
+_EPILOG = (
+    "exit codes: 0 done; 1 the data or the options cannot be used; 2 wrong usage; 3 a model was "
+    "written, but the time limit came before the proof that it is the best; 4 the rates "
+    "contradict each other; 130 interrupted"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return options.run(options)
+    except InfeasibleRatesError as error:
+        return _complain(str(error), CONTRADICTION)
+    except (TableError, ValueError, OSError, ImportError, RuntimeError) as error:
+        return _complain(str(error), ERROR)
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"csvm: {message}", file=sys.stderr)
+    return code
+
+
+def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    print(f"csvm: note: {message}", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="csvm", epilog=_EPILOG,
+        description="Support vector machines whose rates hold, solved to proven optimality.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    demo = _command(commands, "demo", _demo, "compare four methods on built-in data")
+    demo.add_argument("--picture", default="csvm-demo.png", help="where to draw the ROC curves")
+    demo.add_argument("--time-limit", type=float, default=30.0, help="seconds for the search")
+
+    fit = _command(commands, "fit", _fit, "train on a table and write a model")
+    fit.add_argument("data", help="CSV file with a header, or Parquet file")
+    fit.add_argument("--label", required=True, help="column with the two classes")
+    fit.add_argument("--positive", help="the positive class; by default the last in sorted order")
+    fit.add_argument(
+        "--constraint", action="append", dest="constraints", metavar="RATE",
+        help="'tpr>=0.95', 'tnr>=0.8' or 'accuracy>=0.9'; may be repeated (default tpr>=0.9)",
+    )
+    fit.add_argument("--model", required=True, help="file to write, model.npz")
+    fit.add_argument("--kernel", default="rbf", choices=["rbf", "linear", "poly"])
+    fit.add_argument(
+        "--C", type=float, default=32.0, help="slack cost of each class (default 32)"
+    )
+    fit.add_argument("--gamma", type=_gamma, default="scale", help="'scale', 'auto' or a number")
+    fit.add_argument("--threshold", default="hoeffding", choices=THRESHOLDS)
+    fit.add_argument("--alpha", type=float, default=0.05, help="level of the threshold's test")
+    fit.add_argument(
+        "--anchors", type=_anchors, default=0.5, help="fraction (default 0.5), or 'second-half'"
+    )
+    fit.add_argument("--time-limit", type=float, default=300.0, help="seconds (default 300)")
+    fit.add_argument("--gap", type=float, default=1e-4, help="relative gap (default 1e-4)")
+    fit.add_argument("--threads", type=int, default=1)
+    fit.add_argument("--seed", type=int, default=0, help="draws the anchors (default 0)")
+    fit.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave out")
+    _row_options(fit)
+    fit.add_argument("--quiet", action="store_true", help="no search log")
+
+    predict = _command(commands, "predict", _predict, "classify the rows of a table")
+    predict.add_argument("data")
+    predict.add_argument("--model", required=True)
+    predict.add_argument("--output", help="CSV file to write; standard output by default")
+    _row_options(predict)
+
+    evaluate = _command(commands, "evaluate", _evaluate, "rates of a model on a table with labels")
+    evaluate.add_argument("data")
+    evaluate.add_argument("--model", required=True)
+    _row_options(evaluate)
+    return parser
+
+
+def _command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=text, epilog=_EPILOG
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    return parser
+
+
+def _row_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--drop-missing", action="store_true", help="leave out rows with missing values"
+    )
+
+
+def _gamma(text: str) -> float | str:
+    return text if text in ("scale", "auto") else float(text)
+
+
+def _anchors(text: str) -> Anchors:
+    return text if text == "second-half" else float(text)
+
+
+# -- fit, predict, evaluate -------------------------------------------------------------------
+
+
+def _fit(options: argparse.Namespace) -> int:
+    constraints = tuple(parse_constraints(options.constraints or ["tpr>=0.9"]))
+    table = read_table(options.data)
+    table.column(options.label)
+    for name in options.drop:
+        table.column(name)
+    names = [n for n in table.columns if n != options.label and n not in options.drop]
+    if not names:
+        raise TableError("no columns are left to learn from")
+    table = _without_missing(table, [*names, options.label], options.drop_missing)
+    labels = table.labels(options.label)
+    if options.positive is not None and options.positive not in labels:
+        raise TableError(
+            f"--positive {options.positive!r} is none of the classes "
+            f"{', '.join(np.unique(labels))}"
+        )
+    X = table.numbers(names)
+    varying = np.ptp(X, axis=0) > 0
+    if not varying.any():
+        raise TableError("all columns are constant: there is nothing to learn from")
+    for name in np.array(names)[~varying]:
+        print(f"csvm: note: column {name} is constant and left out", file=sys.stderr)
+    names, X = [n for n, v in zip(names, varying, strict=True) if v], X[:, varying]
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    model = CSVM(
+        kernel=options.kernel, C=options.C, gamma=options.gamma, constraints=constraints,
+        alpha=options.alpha, threshold=options.threshold, anchors=options.anchors,
+        time_limit=options.time_limit, gap=options.gap, threads=options.threads,
+        pos_label=options.positive, random_state=options.seed, verbose=0 if options.quiet else 1,
+    )
+    with redirect_stdout(sys.stderr):  # the search log is progress, not outcome
+        model.fit((X - mean) / scale, labels)
+    TableModel(model, names, mean, scale, options.label).save(options.model)
+    _print_fit(model, options)
+    return OK if model.result_.optimal else UNPROVEN
+
+
+def _print_fit(model: CSVM, options: argparse.Namespace) -> None:
+    result = model.result_
+    if options.json:
+        _print_json({
+            "model": options.model, "status": result.status.value, "reason": result.reason.value,
+            "objective": result.objective, "bound": result.bound, "gap": result.gap,
+            "nodes": result.nodes, "seconds": result.seconds,
+            "support_vectors": len(model.support_), "anchors": len(model.anchors_),
+            "given_up": model.given_up_.tolist(), "rates": [asdict(r) for r in model.rates_],
+        })
+        return
+    print(result)
+    for rate in model.rates_:
+        print(
+            f"{rate.rate} >= {rate.asked:g}: {rate.required:g} of {rate.total:g} anchors required, "
+            f"{rate.counted:g} have margin one; {rate.rate} on the anchors is {rate.achieved:.4f}"
+        )
+    print(f"model written to {options.model}: {len(model.support_)} support vectors")
+
+
+def _without_missing(table: Table, names: Sequence[str], drop: bool) -> Table:
+    if not drop:
+        return table
+    rows = table.complete_rows(names)
+    if not rows.all():
+        print(
+            f"csvm: note: {int((~rows).sum())} of {len(table)} rows with missing values left out",
+            file=sys.stderr,
+        )
+    if not rows.any():
+        raise TableError("no row is complete")
+    return table.keep(rows)
+
+
+def _predict(options: argparse.Namespace) -> int:
+    model = TableModel.load(options.model)
+    table = _without_missing(read_table(options.data), model.columns, options.drop_missing)
+    decision = model.model.decision_function(model.points(table))
+    classes = model.model.classes_[(decision > 0).astype(int)]
+    if options.json:
+        text = json.dumps({"prediction": classes.tolist(), "decision": decision.tolist()})
+        _write(options.output, lambda file: file.write(text + "\n"))
+        return OK
+
+    def write(file: TextIO) -> None:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["prediction", "decision"])
+        for row in zip(classes, decision, strict=True):
+            writer.writerow([str(row[0]), repr(float(row[1]))])
+
+    _write(options.output, write)
+    return OK
+
+
+def _write(path: str | None, write: Callable[[TextIO], Any]) -> None:
+    if path is None:
+        write(sys.stdout)
+    else:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            write(file)
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    model = TableModel.load(options.model)
+    names = [*model.columns, model.label]
+    table = _without_missing(read_table(options.data), names, options.drop_missing)
+    labels = np.array(table.labels(model.label))
+    unknown = np.setdiff1d(labels, model.model.classes_)
+    if unknown.size:
+        raise TableError(f"the model does not know the class {unknown[0]!r}")
+    predicted = model.model.predict(model.points(table))
+    positive = model.model.pos_label
+    if positive is None:
+        positive = model.model.classes_[1]
+    rates = _rates(labels == positive, predicted == positive)
+    asked = [
+        {"rate": c.name, "asked": c.p0, "found": rates[c.name], "met": rates[c.name] >= c.p0}
+        for c in parse_constraints(model.model.constraints)
+    ]
+    if options.json:
+        _print_json({"rows": len(table), "positive": str(positive), **rates, "constraints": asked})
+        return OK
+    print(f"{len(table)} rows, positive class {positive}")
+    for name, value in rates.items():
+        print(f"{name:9} {value:.4f}")
+    for row in asked:
+        verdict = "met" if row["met"] else "NOT met"
+        print(f"{row['rate']} >= {row['asked']:g} is {verdict} on these rows")
+    return OK
+
+
+def _rates(positive: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    return {
+        "tpr": float(predicted[positive].mean()),
+        "tnr": float((~predicted[~positive]).mean()),
+        "accuracy": float((positive == predicted).mean()),
+    }
+
+
+def _print_json(data: dict[str, Any]) -> None:
+    finite = {
+        key: None if isinstance(value, float) and not np.isfinite(value) else value
+        for key, value in data.items()
+    }
+    print(json.dumps(finite, indent=2))
+
+
+# -- demo -------------------------------------------------------------------------------------
+
+
+def _demo(options: argparse.Namespace) -> int:
+    """Breast cancer: how many tumours each method finds on patients it has not seen."""
+    from .demo import compare, draw
+
+    out = sys.stderr if options.json else sys.stdout
+    with redirect_stdout(out):
+        outcome = compare(options.time_limit)
+    drawn = draw(outcome, options.picture)
+    if options.json:
+        result = outcome.models["CSVM"].result_
+        _print_json({
+            "asked": str(outcome.constraint), "methods": outcome.rates,
+            "status": result.status.value, "gap": result.gap, "seconds": result.seconds,
+            "picture": options.picture if drawn else None,
+        })
+    else:
+        print(outcome.table())
+        print(
+            f"\nROC curves: {options.picture}" if drawn
+            else "\nNo picture: that needs matplotlib (pip install 'csvm[plots]')"
+        )
+    return OK if outcome.models["CSVM"].result_.optimal else UNPROVEN
+
+
+if __name__ == "__main__":
+    sys.exit(main())

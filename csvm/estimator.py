@@ -1,0 +1,434 @@
+"""The constrained support vector machine as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import bnb
+from bnb import Result
+from bnb.result import relative_gap
+
+from . import persistence
+from .anchors import Anchors, split_anchors
+from .feasibility import Feasibility, InfeasibleRatesError
+from .incumbents import alternate
+from .kernels import Kernel, check_psd, gram, resolve_gamma
+from .labels import Labels, check_weights, label_tags
+from .problem import CSVMProblem
+from .rates import Constraint, RateReport, Requirement, parse_constraints, report, requirements
+
+__all__ = ["CSVM", "ConstantClassifierWarning", "fit_path"]
+
+NODE_SOLVERS = ("auto", "smo", "osqp")
+
+_CHECK_SHARE = 0.1  # of the time limit, at most, goes into looking for contradictions beforehand
+
+
+class ConstantClassifierWarning(UserWarning):
+    """All points get the same class, since slack costs too little."""
+
+
+class CSVM(ClassifierMixin, BaseEstimator):
+    """Support vector machine whose rates hold on anchors, solved to proven optimality.
+
+    The data are split into training points I and anchors J. Of all classifiers
+    f(x) = w'phi(x) + beta that classify enough anchors well, with margin one, it is the one with
+    least ||w||^2 + sum_I c_i xi_i.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "linear", "poly", "sigmoid", "precomputed"} or callable
+        Must be positive semidefinite on the data.
+    C : float
+        Slack cost of each class: c_i = C / |I+| for positives and C / |I-| for negatives.
+    C_pos, C_neg : float, optional
+        Slack costs C+ and C- per point instead.
+    gamma : {"scale", "auto"} or float
+        Of the kernels "rbf", "poly" and "sigmoid".
+    degree : int
+        Of the kernel "poly".
+    coef0 : float
+        Of the kernels "poly" and "sigmoid".
+    constraints : sequence of str or Constraint
+        Rates asked for, as ``"tpr>=0.9"`` or ``csvm.tpr >= 0.9``; also ``tnr`` and ``accuracy``.
+    alpha : float
+        Level at which the anchors must reject that a rate is lower than asked.
+    threshold : {"hoeffding", "normal", "exact", "none"}
+        From a rate to a number of anchors; see `csvm.rates.threshold_count`.
+    anchors : float, "second-half", positions or mask
+        Which points are anchors; see `csvm.anchors.split_anchors`.
+    node_solver : {"auto", "smo", "osqp"}
+        Solver of the convex problems inside the search.
+    time_limit : float
+        Seconds for the search; the best classifier found by then is used.
+    gap : float
+        Relative gap at which a classifier counts as optimal.
+    threads : int
+        Nodes searched at once.
+    pos_label : optional
+        The positive class; by default the greater of the two labels.
+    random_state : int, RandomState or None
+        Draws the anchors.
+    verbose : {0, 1, 2}
+        Whether to print the search log: 1 with times, 2 without.
+
+    Attributes
+    ----------
+    classes_ : ndarray (2,)
+    support_ : ndarray of int
+        Positions of the support vectors in the data given to `fit`.
+    support_vectors_ : ndarray
+        The points themselves; empty for a precomputed kernel.
+    dual_coef_ : ndarray (1, number of support vectors)
+    intercept_ : ndarray (1,)
+    anchors_ : ndarray of int
+        Positions of the anchors.
+    given_up_ : ndarray of int
+        Positions of the anchors that have no margin one though a rate is about them.
+    rates_ : list of RateReport
+        For every constraint what was asked, required and achieved on the anchors.
+    result_ : bnb.Result
+        The search: status, bound, gap, nodes, time.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import csvm
+    >>> X, y = csvm.datasets.load("wisconsin")
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> model = csvm.CSVM(constraints=["tpr>=0.85"], random_state=0).fit(X, y)
+    >>> model.result_.optimal
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel = "rbf",
+        C: float = 1.0,
+        C_pos: float | None = None,
+        C_neg: float | None = None,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        constraints: str | Constraint | Iterable[str | Constraint] = ("tpr>=0.9",),
+        alpha: float = 0.05,
+        threshold: str = "hoeffding",
+        anchors: Anchors = 0.5,
+        node_solver: str = "auto",
+        time_limit: float = 300,
+        gap: float = 1e-4,
+        threads: int = 1,
+        pos_label: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.C = C
+        self.C_pos = C_pos
+        self.C_neg = C_neg
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.constraints = constraints
+        self.alpha = alpha
+        self.threshold = threshold
+        self.anchors = anchors
+        self.node_solver = node_solver
+        self.time_limit = time_limit
+        self.gap = gap
+        self.threads = threads
+        self.pos_label = pos_label
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- fitting ------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, anchors: Anchors | None = None
+    ) -> CSVM:
+        """Find the classifier.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, d), or kernel matrix (n, n)
+        y : array (n,)
+            Two classes.
+        sample_weight : array (n,), optional
+            How many points each one stands for: weighs slack costs and the counts of anchors.
+        anchors : optional
+            Overrides the parameter of the same name.
+
+        Raises
+        ------
+        InfeasibleRatesError
+            If the rates contradict each other.
+        """
+        return self._fit(X, y, sample_weight, anchors, None)
+
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, anchors: Anchors | None, near: CSVM | None
+    ) -> CSVM:
+        """Fit, starting from the anchors that a model with other parameters gave up."""
+        self._check_parameters()
+        constraints = parse_constraints(self.constraints)
+        if not constraints:
+            raise ValueError("constraints is empty: without any, use sklearn.svm.SVC")
+        points, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        coded = Labels.of(labels, self.pos_label)
+        weights = check_weights(sample_weight, points)
+        precomputed = self.kernel == "precomputed"
+        if precomputed and points.shape[0] != points.shape[1]:
+            raise ValueError(f"a precomputed kernel matrix must be square, got {points.shape}")
+        training, anchor_set = split_anchors(
+            self.anchors if anchors is None else anchors, coded.signs,
+            X=None if precomputed else points, weights=weights, random_state=self.random_state,
+        )
+        asked = requirements(
+            constraints, coded.signs[anchor_set], weights[anchor_set], threshold=self.threshold,
+            alpha=self.alpha,
+        )
+        # Anchors that no rate is about do not enter the problem.
+        counted = np.any([r.weights > 0 for r in asked], axis=0)
+        used = anchor_set[counted]
+        asked = [Requirement(r.constraint, r.weights[counted], r.required) for r in asked]
+        order = np.concatenate([training, used])
+        self._gamma = 1.0 if precomputed else resolve_gamma(self.gamma, points, weights)
+        K = self._kernel_matrix(points, order)
+        model = _Model(
+            K, coded.signs[order], self._costs(coded.signs[training], weights[training]), asked
+        )
+        self.result_ = self._solve(model, None if near is None else near._kept(used))
+        x = self.result_.x
+        assert x is not None
+        decision = model.decision(x)
+        margins = (model.y * decision)[len(training) :]
+        self.rates_: list[RateReport] = report(asked, margins)
+        _check_rates(self.rates_)
+        support = np.flatnonzero(x[:-1])
+        if np.all(decision > 0) or np.all(decision < 0):
+            warnings.warn(
+                "every point gets the same class: slack costs too little beside ||w||^2 and the "
+                "rates; raise C, or C_pos and C_neg", ConstantClassifierWarning, stacklevel=3,
+            )
+        self.classes_ = coded.classes
+        self.anchors_ = anchor_set
+        self.given_up_ = used[margins < 1.0 - 1e-6]
+        self.support_ = order[support]
+        self.support_vectors_ = points[:0] if precomputed else points[self.support_]
+        self.dual_coef_ = 0.5 * coded.orientation * x[:-1][support][None, :]
+        self.intercept_ = np.array([coded.orientation * x[-1]])
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in ("C", "C_pos", "C_neg", "time_limit"):
+            value = getattr(self, name)
+            if value is None and name in ("C_pos", "C_neg"):
+                continue
+            if not isinstance(value, Real) or not float(value) > 0:
+                raise ValueError(f"{name} must be a number > 0, got {value!r}")
+        if self.kernel == "poly" and not (isinstance(self.degree, Integral) and self.degree >= 1):
+            raise ValueError(f"degree must be an integer >= 1, got {self.degree!r}")
+        if self.node_solver not in NODE_SOLVERS:
+            raise ValueError(
+                f"node_solver must be one of {', '.join(NODE_SOLVERS)}, got {self.node_solver!r}"
+            )
+
+    def _kernel_matrix(self, X: np.ndarray, order: np.ndarray) -> np.ndarray:
+        if self.kernel == "precomputed":
+            K = np.ascontiguousarray(X[np.ix_(order, order)])
+        else:
+            K = self._gram(X[order], None)
+        always = self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
+        if not always:
+            check_psd(K)
+        return K
+
+    def _gram(self, X: np.ndarray, Y: np.ndarray | None) -> np.ndarray:
+        return gram(
+            self.kernel, X, Y, gamma=self._gamma, degree=self.degree, coef0=self.coef0
+        )
+
+    def _costs(self, signs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Slack costs c_i of the training points."""
+        cost = np.empty(len(signs))
+        for members, per_point in ((signs > 0, self.C_pos), (signs < 0, self.C_neg)):
+            share = weights[members]
+            cost[members] = share * (self.C / share.sum() if per_point is None else per_point)
+        return cost
+
+    def _solve(self, model: _Model, kept: np.ndarray | None) -> Result:
+        if self.node_solver == "osqp":
+            raise NotImplementedError("node_solver='osqp' is not available yet")
+        conflict = model.find_conflict(_CHECK_SHARE * self.time_limit)
+        if conflict is not None:
+            raise InfeasibleRatesError(str(conflict))
+        problem = model.problem()
+        result = bnb.solve(
+            problem, gap=self.gap, time_limit=self.time_limit, threads=self.threads,
+            verbose=self.verbose, start=None if kept is None else _start(problem, kept),
+        )
+        if result.x is not None:
+            return _polish(problem, result)
+        conflict = model.find_conflict(self.time_limit)
+        if conflict is not None:
+            raise InfeasibleRatesError(str(conflict))
+        raise RuntimeError(
+            f"no classifier with the rates {', '.join(str(r.constraint) for r in model.asked)} was "
+            f"found in {self.time_limit:g} s, and none was proven not to exist"
+        )
+
+    def _kept(self, used: np.ndarray) -> np.ndarray:
+        """Which of these anchors this model does not give up."""
+        return ~np.isin(used, self.given_up_)
+
+    # -- using --------------------------------------------------------------------------------
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """f(x); positive means ``classes_[1]``.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, d)
+            For a precomputed kernel the matrix between these points and those given to `fit`.
+        """
+        check_is_fitted(self)
+        points = validate_data(self, X, dtype=np.float64, reset=False)
+        if self.kernel == "precomputed":
+            K = points[:, self.support_]
+        else:
+            K = self._gram(points, self.support_vectors_)
+        return K @ self.dual_coef_[0] + self.intercept_[0]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Class of every point."""
+        chosen = (self.decision_function(X) > 0).astype(int)
+        return self.classes_[chosen]
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to an npz file that holds arrays and text only."""
+        check_is_fitted(self)
+        persistence.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> CSVM:
+        """Read a model written by `save`; runs no code from the file."""
+        return persistence.load(cls, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = label_tags(super().__sklearn_tags__())
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        # At C = 1 the paper's costs, C in all per class, often make a constant classifier optimal.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+def fit_path(
+    estimator: CSVM,
+    X: Any,
+    y: Any,
+    parameters: Iterable[Mapping[str, Any]],
+    *,
+    sample_weight: Any = None,
+    anchors: Anchors | None = None,
+) -> list[CSVM]:
+    """Fit a model for each of neighbouring parameters, each search starting from the last one.
+
+    Parameters
+    ----------
+    estimator : CSVM
+        Copied; give it a fixed `random_state` or anchors, so that all fits share the anchors.
+    X, y, sample_weight, anchors
+        As for `CSVM.fit`.
+    parameters : iterable of dict
+        For example ``[{"C": C} for C in (1, 2, 4)]``.
+
+    Returns
+    -------
+    list of CSVM
+    """
+    models: list[CSVM] = []
+    for changes in parameters:
+        model = clone(estimator).set_params(**changes)
+        models.append(model._fit(X, y, sample_weight, anchors, models[-1] if models else None))
+    return models
+
+
+@dataclass(frozen=True)
+class _Model:
+    """The problem's data: training points first, then the anchors."""
+
+    K: np.ndarray
+    y: np.ndarray
+    cost: np.ndarray
+    asked: list[Requirement]
+
+    def problem(self) -> CSVMProblem:
+        weights = np.array([r.weights for r in self.asked])
+        return CSVMProblem(
+            self.K, self.y, self.cost, weights, np.array([r.required for r in self.asked])
+        )
+
+    def find_conflict(self, seconds: float) -> Any:
+        first = len(self.cost)
+        return Feasibility(self.K[first:, first:], self.y[first:]).find_conflict(
+            self.asked, seconds
+        )
+
+    def decision(self, x: np.ndarray) -> np.ndarray:
+        """f(x_i) of all points."""
+        return 0.5 * self.K @ x[:-1] + x[-1]
+
+
+def _start(
+    problem: CSVMProblem, kept: np.ndarray, t: np.ndarray | None = None, tolerance: float = 1e-6
+) -> np.ndarray | None:
+    """A solution that keeps these anchors, improved by alternation; None if there is none."""
+    out = np.empty(problem.n + 1)
+    multipliers = np.zeros(problem.n + 2)
+    if t is not None:
+        multipliers[: problem.n] = t
+    value = alternate(
+        problem.K, problem.diag, problem.p, problem.cost, problem.lo.copy(), problem.hi.copy(),
+        problem.first, np.zeros(problem.m, np.int8), problem.weights, problem.budgets,
+        kept.copy(), multipliers, np.inf, tolerance, out,
+    )
+    return out if np.isfinite(value) and problem.check(out)[1] <= 1e-6 else None
+
+
+def _polish(problem: CSVMProblem, result: Result) -> Result:
+    """The same anchors kept, solved more accurately than the search needs to."""
+    assert result.x is not None
+    first, n = problem.first, problem.n
+    margins = problem.p[:n] * (0.5 * problem.K[:n, :n] @ result.x[:n] + result.x[n])
+    x = _start(problem, margins[first:] >= 1.0 - 1e-6, result.x[:n], 1e-12)
+    if x is None:
+        return result
+    objective, violation = problem.check(x)
+    if objective > result.objective + 1e-9 * abs(result.objective):
+        return result
+    bound = min(result.bound, objective)
+    return replace(
+        result, x=x, objective=objective, bound=bound, violation=violation,
+        gap=relative_gap(objective, bound),
+    )
+
+
+def _check_rates(rates: list[RateReport]) -> None:
+    """The promise of the estimator, checked on what is returned."""
+    for rate in rates:
+        tolerance = 1e-9 * max(1.0, rate.required)
+        if min(rate.counted, rate.achieved * rate.total) < rate.required - tolerance:
+            raise RuntimeError(
+                f"the classifier found counts {rate.counted:g} anchors for {rate.rate}, but "
+                f"{rate.required:g} are required: please report this"
+            )

@@ -1,0 +1,214 @@
+"""Can the rates hold together?  And if not: which contradict each other, and how far can each go?
+
+Anchors S can all have margin one if and only if a hyperplane of the feature space separates the
+positives from the negatives in S, that is, unless their convex hulls meet.  A point in both hulls
+is a combination of few anchors T, at least one of which must be given up.  So the largest rate is
+found by a small integer program over z with one row sum_T z <= |T| - 1 for every such T, generated
+as needed.  No constant M is involved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+
+from .formulation import factor
+from .rates import Requirement
+
+__all__ = ["Conflict", "Feasibility", "InfeasibleRatesError"]
+
+_NEAR = 1e-9  # hulls closer than this, relative to the points' size, are taken to meet
+
+
+class _UndecidedError(Exception):
+    """Time ran out, or the linear programs are too ill-conditioned to tell."""
+
+
+class InfeasibleRatesError(ValueError):
+    """The rates asked for contradict each other on the anchors."""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Rates that cannot hold together.
+
+    Parameters
+    ----------
+    rates : list of Requirement
+        A smallest set of them.
+    reach : list of float
+        For each, the most anchors (or weight) it can count while the others hold.
+    exact : list of bool
+        Whether that many can really be reached; else it is only certain that no more can.
+    """
+
+    rates: list[Requirement]
+    reach: list[float]
+    exact: list[bool]
+
+    def __str__(self) -> str:
+        lines = ["the rates cannot be reached on these anchors:"]
+        if len(self.rates) > 1:
+            lines = ["the rates contradict each other on these anchors:"]
+        for rate, reach, exact in zip(self.rates, self.reach, self.exact, strict=True):
+            total = rate.weights.sum()
+            limit = f"{'' if exact else 'at most '}{reach:g} ({reach / total:.3f})"
+            others = " and ".join(str(r.constraint) for r in self.rates if r is not rate)
+            lines.append(
+                f"  {rate.constraint} requires {rate.required:g} of {total:g} anchors; "
+                f"{f'with {others} ' if others else ''}it can reach {limit}"
+            )
+        lines.append("Ask for less, choose another kernel, or give other anchors.")
+        return "\n".join(lines)
+
+
+@dataclass
+class Feasibility:
+    """Answers questions about the separability of anchors, and remembers what it learned.
+
+    Parameters
+    ----------
+    K : ndarray (m, m)
+        Kernel matrix of the anchors.
+    y : ndarray (m,)
+        Their labels, +1 or -1.
+    """
+
+    K: np.ndarray
+    y: np.ndarray
+    _sets: list[np.ndarray] = field(default_factory=list)
+    _points: np.ndarray | None = None
+    _deadline: float = np.inf
+
+    def find_conflict(self, asked: Sequence[Requirement], seconds: float) -> Conflict | None:
+        """A smallest set of rates proven to contradict each other; None if none was proven."""
+        self._deadline = time.monotonic() + seconds
+        try:
+            if self._everything_is_separable():
+                return None
+            for size in range(1, len(asked) + 1):
+                for rates in combinations(asked, size):
+                    if self._proven_infeasible(rates):
+                        reach = [self._reach(rates, rate) for rate in rates]
+                        return Conflict(list(rates), [r[0] for r in reach], [r[1] for r in reach])
+        except _UndecidedError:
+            pass
+        return None
+
+    def _everything_is_separable(self) -> bool:
+        """Surely so if only one class is there, or if the kernel matrix is positive definite."""
+        if np.all(self.y > 0) or np.all(self.y < 0):
+            return True
+        size = float(np.abs(self.K).max())
+        try:
+            np.linalg.cholesky(self.K - 1e-8 * size * np.eye(len(self.K)))
+        except np.linalg.LinAlgError:
+            return self._common_point(np.arange(len(self.y))) is None
+        return True
+
+    def _proven_infeasible(self, rates: Sequence[Requirement]) -> bool:
+        """Whether no z meets the rates."""
+        few = -np.ones(len(self.y))
+        while True:
+            z = self._best_z(few, rates)
+            if z is None:
+                return True
+            if not self._learn(z):
+                return False
+
+    def _reach(self, rates: Sequence[Requirement], rate: Requirement) -> tuple[float, bool]:
+        """Most weight that one rate can count while the others hold, and whether that is exact."""
+        others = [r for r in rates if r is not rate]
+        reach = rate.required
+        try:
+            while True:
+                z = self._best_z(rate.weights, others)
+                assert z is not None  # the others are no conflict by themselves
+                reach = min(reach, float(rate.weights[z].sum()))
+                if not self._learn(z):
+                    return reach, True
+        except _UndecidedError:
+            return reach, False
+
+    def _seconds_left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise _UndecidedError
+        return left
+
+    def _best_z(self, gain: np.ndarray, rates: Sequence[Requirement]) -> np.ndarray | None:
+        """Mask of z that maximises the gain under the rates and what was learned, or None."""
+        m = len(self.y)
+        rows = [r.weights for r in rates]
+        low = [r.required - 1e-9 * max(1.0, r.required) for r in rates]
+        high = [np.inf] * len(rates)
+        for members in self._sets:
+            row = np.zeros(m)
+            row[members] = 1.0
+            rows.append(row)
+            low.append(-np.inf)
+            high.append(len(members) - 1.0)
+        constraints = LinearConstraint(sp.csr_matrix(np.array(rows).reshape(-1, m)), low, high)
+        found = milp(
+            -gain, constraints=constraints, integrality=np.ones(m), bounds=Bounds(0, 1),
+            options={"time_limit": self._seconds_left(), "mip_rel_gap": 0.0},
+        )
+        if found.status == 2:
+            return None
+        if found.status != 0:
+            raise _UndecidedError
+        return found.x > 0.5
+
+    def _learn(self, z: np.ndarray) -> bool:
+        """Sets of anchors in z whose hulls meet, disjoint ones at once; False if z is separable."""
+        left = np.flatnonzero(z)
+        found = False
+        while True:
+            common = self._common_point(left)
+            if common is None:
+                return found
+            self._sets.append(common)
+            found = True
+            left = np.setdiff1d(left, common)
+
+    def _common_point(self, members: np.ndarray) -> np.ndarray | None:
+        """Few members with a point in both classes' hulls; None if the classes are separable.
+
+        A vertex of {mu >= 0, sum mu y phi = 0, sum mu y = 0, sum mu = 2} has at most rank + 2
+        positive entries.
+        """
+        y = self.y[members]
+        if np.all(y > 0) or np.all(y < 0):
+            return None
+        if self._points is None:
+            self._points = _whitened(self.K)
+        A = np.vstack([(y[:, None] * self._points[members]).T, y[None, :], np.ones((1, len(y)))])
+        b = np.zeros(len(A))
+        b[-1] = 2.0
+        found = linprog(
+            np.zeros(len(y)), A_eq=A, b_eq=b, method="highs-ds",
+            options={
+                "primal_feasibility_tolerance": _NEAR, "time_limit": self._seconds_left()
+            },
+        )
+        if found.status == 2:
+            return None
+        if found.status != 0:
+            raise _UndecidedError
+        return members[found.x > 1e-9]
+
+
+def _whitened(K: np.ndarray) -> np.ndarray:
+    """Coordinates of the points in which they have mean 0 and unit variance in every direction.
+
+    Whether hulls meet does not depend on the coordinates; how well a computer can tell does.
+    """
+    L = factor(K)
+    U, size, _ = np.linalg.svd(L - L.mean(axis=0), full_matrices=False)
+    return np.sqrt(len(K)) * U[:, size > 1e-10 * size.max(initial=0.0)]

@@ -1,0 +1,66 @@
+"""Class labels as a user writes them, and the +1 and -1 of the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight
+
+__all__ = ["Labels", "check_weights", "label_tags"]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The two classes, and which of them is positive.
+
+    Parameters
+    ----------
+    classes : ndarray (2,)
+        Sorted, as scikit-learn wants them.
+    signs : ndarray (n,)
+        +1 for the positive class.
+    orientation : float
+        +1 if ``classes[1]`` is positive, -1 if ``classes[0]`` is: scikit-learn's decision function
+        is always positive for ``classes[1]``.
+    """
+
+    classes: np.ndarray
+    signs: np.ndarray
+    orientation: float
+
+    @classmethod
+    def of(cls, y: np.ndarray, pos_label: Any = None) -> Labels:
+        """Read labels; the positive class is the greater one unless `pos_label` names it."""
+        check_classification_targets(y)
+        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        if kind != "binary":
+            raise ValueError(
+                f"Only binary classification is supported. The type of the target is {kind}."
+            )
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(
+                f"two classes are needed to train a classifier, y has one class: {classes[0]!r}"
+            )
+        positive = 1
+        if pos_label is not None:
+            found = np.flatnonzero(classes == pos_label)
+            if found.size != 1:
+                raise ValueError(f"pos_label={pos_label!r} is none of the classes {list(classes)}")
+            positive = int(found[0])
+        signs = np.where(y == classes[positive], 1.0, -1.0)
+        return cls(classes, signs, 1.0 if positive == 1 else -1.0)
+
+
+def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
+    """Sample weights as floats >= 0, one by default."""
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+
+def label_tags(tags: Any) -> Any:
+    """Tags of an estimator that knows two classes."""
+    tags.classifier_tags.multi_class = False
+    return tags

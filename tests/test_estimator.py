@@ -1,0 +1,376 @@
+import pickle
+import warnings
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, make_blobs, make_classification
+from sklearn.metrics import recall_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import csvm
+from csvm import CSVM, AnchorWarning, ConstantClassifierWarning, InfeasibleRatesError, kernels
+from csvm.estimator import _check_rates
+from csvm.feasibility import Feasibility
+from csvm.rates import RateReport, parse_constraints, requirements
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::csvm.rates.AnchorWarning"),
+    pytest.mark.filterwarnings("ignore::csvm.estimator.ConstantClassifierWarning"),
+]
+
+
+def data(n=160, seed=0, labels=("healthy", "sick")):
+    X, y = make_classification(n, 4, class_sep=0.7, flip_y=0.05, random_state=seed)
+    return StandardScaler().fit_transform(X), np.array(labels)[y]
+
+
+def model(**changes):
+    options = {
+        "C": 20.0, "gamma": 0.3, "constraints": "tpr>=0.9", "threshold": "none", "random_state": 0,
+        "time_limit": 20,
+    }
+    return CSVM(**{**options, **changes})
+
+
+@parametrize_with_checks([CSVM(), CSVM(C=32.0, kernel="linear")])
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_enough_slack_cost_gives_an_accurate_classifier():
+    X, y = make_blobs(200, centers=2, random_state=0, cluster_std=0.8)
+    assert CSVM(C=32.0, random_state=0).fit(X, y).score(X, y) > 0.9
+
+
+def test_constant_classifiers_are_told():
+    X, y = data()
+    with pytest.warns(ConstantClassifierWarning, match="raise C"):
+        model(C=0.01).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConstantClassifierWarning)
+        model().fit(X, y)
+
+
+def test_rates_hold_and_the_result_is_proven():
+    X, y = data()
+    fitted = model().fit(X, y)
+    (rate,) = fitted.rates_
+    positives = fitted.anchors_[y[fitted.anchors_] == "sick"]
+    assert fitted.result_.optimal and fitted.result_.gap <= 1e-4
+    assert rate.total == len(positives) and rate.required == np.ceil(0.9 * len(positives))
+    assert (fitted.predict(X[positives]) == "sick").sum() >= rate.required
+    margins = fitted.decision_function(X[positives])
+    assert (margins >= 1 - 1e-6).sum() == rate.counted >= rate.required
+    assert set(fitted.given_up_) == set(positives[margins < 1 - 1e-6])
+    assert len(set(fitted.anchors_) & set(fitted.support_) - set(positives)) == 0
+
+
+def test_the_objective_is_that_of_the_model():
+    X, y = data(60)
+    fitted = model(kernel="linear").fit(X, y)
+    w = fitted.dual_coef_[0] @ fitted.support_vectors_
+    training = np.setdiff1d(np.arange(60), fitted.anchors_)
+    signs = np.where(y == "sick", 1.0, -1.0)
+    slack = np.maximum(0.0, 1.0 - signs * fitted.decision_function(X))[training]
+    cost = sum(
+        20.0 * slack[signs[training] == s].mean() for s in (1.0, -1.0)
+    )
+    assert w @ w + cost == pytest.approx(fitted.result_.objective, rel=1e-9)
+
+
+def test_no_budget_is_one_convex_problem_and_the_plain_svm_if_anchors_do_not_bind():
+    X, y = make_blobs(80, centers=[[-3, 0], [3, 0]], random_state=0)
+    anchors = np.abs(X[:, 0]) > 4
+    fitted = model(kernel="linear", C=20.0, constraints="tpr>=1").fit(X, y, anchors=anchors)
+    assert fitted.result_.nodes == 1 and fitted.given_up_.size == 0
+    assert fitted.decision_function(X[anchors & (y == 1)]).min() > 1.01
+    X_train, y_train = X[~anchors], y[~anchors]
+    cost = np.where(y_train == 1, 20.0 / (y_train == 1).sum(), 20.0 / (y_train == 0).sum())
+    # Ours has ||w||^2 where SVC has ||w||^2 / 2.
+    svc = SVC(kernel="linear", C=1.0, tol=1e-9).fit(X_train, y_train, sample_weight=cost / 2)
+    assert np.allclose(fitted.decision_function(X), svc.decision_function(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_optimum_equals_enumeration(seed):
+    X, y = data(26, seed)
+    fitted = model(anchors=0.4, constraints=("tpr>=0.5", "accuracy>=0.6"), gap=1e-7).fit(X, y)
+    anchors = fitted.anchors_
+    training = np.setdiff1d(np.arange(26), anchors)
+    signs = np.where(y == "sick", 1.0, -1.0)
+    best = np.inf
+    for z in product([False, True], repeat=len(anchors)):
+        kept = np.array(z)
+        hits = kept & (signs[anchors] > 0)
+        if hits.sum() < fitted.rates_[0].required or kept.sum() < fitted.rates_[1].required:
+            continue
+        points = np.r_[training, anchors[kept]]
+        members = [signs[training] == s for s in (1.0, -1.0)]
+        cost = sum(np.where(m, 20.0 / m.sum(), 0.0) for m in members)
+        weight = np.r_[cost / 2, np.full(kept.sum(), 1e4)]  # anchors kept: as good as hard
+        svc = SVC(C=1.0, gamma=0.3, tol=1e-6).fit(X[points], signs[points], sample_weight=weight)
+        f = svc.decision_function(X)
+        norm = svc.dual_coef_[0] @ kernels.rbf(svc.support_vectors_, gamma=0.3) @ svc.dual_coef_[0]
+        value = norm + cost @ np.maximum(0.0, 1 - signs[training] * f[training])
+        if np.all(signs[anchors[kept]] * f[anchors[kept]] > 1 - 1e-3):
+            best = min(best, value)
+    assert fitted.result_.objective == pytest.approx(best, rel=2e-3)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
+def test_named_callable_and_precomputed_kernels_agree(kernel):
+    X, y = data(70)
+    options = {"gamma": 0.3, "degree": 2, "coef0": 1.0}
+    anchors = np.arange(70) % 3 == 0
+    named = model(kernel=kernel, **options).fit(X, y, anchors=anchors)
+    K = kernels.gram(kernel, X, **options)
+    precomputed = model(kernel="precomputed").fit(K, y, anchors=anchors)
+    function = model(kernel=lambda A, B: kernels.gram(kernel, A, B, **options))
+    function.fit(X, y, anchors=anchors)
+    expected = named.decision_function(X)
+    assert np.allclose(precomputed.decision_function(K), expected, atol=1e-7)
+    assert np.allclose(function.decision_function(X), expected, atol=1e-7)
+
+
+def test_kernels_that_are_not_positive_semidefinite_are_refused():
+    X, y = data(40)
+    with pytest.raises(ValueError, match="smallest eigenvalue"):
+        model(kernel="sigmoid", gamma=2.0, coef0=-1.0).fit(X, y)
+    with pytest.raises(ValueError, match="square"):
+        model(kernel="precomputed").fit(X, y)
+
+
+def test_either_class_can_be_positive():
+    X, y = data()
+    sick = model().fit(X, y)
+    healthy = model(pos_label="healthy").fit(X, y)
+    assert healthy.classes_.tolist() == ["healthy", "sick"]
+    members = healthy.anchors_[y[healthy.anchors_] == "healthy"]
+    assert (healthy.predict(X[members]) == "healthy").sum() >= healthy.rates_[0].required
+    assert (healthy.predict(X) == "healthy").sum() > (sick.predict(X) == "healthy").sum()
+    renamed = model().fit(X, np.where(y == "healthy", "z", "a"))
+    assert np.allclose(renamed.decision_function(X), -healthy.decision_function(X))
+    with pytest.raises(ValueError, match="none of the classes"):
+        model(pos_label="dead").fit(X, y)
+
+
+def test_tnr_of_one_class_is_tpr_of_the_other():
+    X, y = data(80)
+    one = model(constraints="tnr>=0.9", anchors="second-half").fit(X, y)
+    other = model(pos_label="healthy", anchors="second-half").fit(X, y)
+    assert one.result_.objective == pytest.approx(other.result_.objective, rel=1e-4)
+
+
+def test_sample_weights_weigh_costs_and_counts():
+    X, y = data(60)
+    anchors = np.arange(60) % 2 == 0
+    weights = np.random.default_rng(0).integers(1, 4, 60)
+    repeated = np.repeat(np.arange(60), weights)
+    weighted = model().fit(X, y, sample_weight=weights, anchors=anchors)
+    plain = model().fit(X[repeated], y[repeated], anchors=anchors[repeated])
+    assert weighted.rates_[0].total == plain.rates_[0].total
+    assert weighted.rates_[0].required == plain.rates_[0].required
+    # Copies of an anchor may be given up one by one, so repetition can only do better.
+    assert plain.result_.objective <= weighted.result_.objective * (1 + 1e-4)
+
+
+def test_separate_costs():
+    X, y = data(80)
+    anchors = np.arange(80) % 2 == 0
+    signs = y[~anchors] == "sick"
+    by_class = model(C=20.0).fit(X, y, anchors=anchors)
+    per_point = model(C_pos=20.0 / signs.sum(), C_neg=20.0 / (~signs).sum()).fit(
+        X, y, anchors=anchors
+    )
+    assert per_point.result_.objective == pytest.approx(by_class.result_.objective)
+    dear = model(C_pos=5.0, C_neg=0.01).fit(X, y, anchors=anchors)
+    assert recall_score(y, dear.predict(X), pos_label="sick") >= recall_score(
+        y, by_class.predict(X), pos_label="sick"
+    )
+
+
+def test_thresholds_and_the_warning():
+    X, y = data()
+    with pytest.warns(AnchorWarning, match="would be needed"):
+        fitted = model(threshold="hoeffding").fit(X, y)
+    assert fitted.rates_[0].required == fitted.rates_[0].total
+    counts = [model(threshold=t, constraints="tpr>=0.7", alpha=0.2).fit(X, y).rates_[0].required
+              for t in ("none", "exact", "hoeffding")]
+    assert counts == sorted(counts) and counts[0] < counts[2]
+
+
+def test_constraints_in_every_spelling():
+    X, y = data(60)
+    spellings = ["tpr>=0.9", csvm.tpr >= 0.9, ["tpr>=0.9"], (csvm.tpr >= 0.9,)]
+    objectives = {model(constraints=c).fit(X, y).result_.objective for c in spellings}
+    assert len(objectives) == 1
+
+
+def test_warm_start_over_neighbouring_parameters():
+    X, y = data()
+    grid = [{"C": 10.0}, {"C": 20.0}, {"C": 20.0, "gamma": 0.5}]
+    path = csvm.fit_path(model(), X, y, grid)
+    assert [m.C for m in path] == [10.0, 20.0, 20.0]
+    for fitted, changes in zip(path, grid, strict=True):
+        cold = model(**changes).fit(X, y)
+        assert fitted.result_.objective == pytest.approx(cold.result_.objective, rel=2e-4)
+    assert path[0].result_.trace[0].source != "S" == path[1].result_.trace[0].source
+
+
+# -- rates that contradict each other -------------------------------------------------------
+
+
+def overlapping():
+    """On a line, with a linear kernel: positives at 0, 1, 2, 3, negatives at 2, 3, 4, 5."""
+    X = np.array([0, 1, 2, 3, 2, 3, 4, 5], dtype=float)[:, None]
+    y = np.repeat([1, -1], 4)
+    return np.vstack([X, X]), np.r_[y, y], np.arange(8)
+
+
+def test_contradicting_rates_are_explained():
+    X, y, anchors = overlapping()
+    fit = model(kernel="linear", constraints=("tpr>=1", "tnr>=1"))
+    with pytest.raises(InfeasibleRatesError) as caught:
+        fit.fit(X, y, anchors=anchors)
+    text = str(caught.value)
+    assert "tpr>=1 requires 4 of 4 anchors; with tnr>=1 it can reach 2 (0.500)" in text
+    assert "tnr>=1 requires 4 of 4 anchors; with tpr>=1 it can reach 2 (0.500)" in text
+
+
+def test_what_is_said_to_be_reachable_is():
+    X, y, anchors = overlapping()
+    fitted = model(kernel="linear", constraints=("tpr>=0.5", "tnr>=1")).fit(X, y, anchors=anchors)
+    assert [r.counted for r in fitted.rates_] == [2, 4]
+    with pytest.raises(InfeasibleRatesError):
+        model(kernel="linear", constraints=("tpr>=0.75", "tnr>=1")).fit(X, y, anchors=anchors)
+
+
+def test_only_the_rates_that_conflict_are_named():
+    X, y, anchors = overlapping()
+    fit = model(kernel="linear", constraints=("accuracy>=0.5", "tpr>=1", "tnr>=1"))
+    with pytest.raises(InfeasibleRatesError) as caught:
+        fit.fit(X, y, anchors=anchors)
+    assert "accuracy" not in str(caught.value)
+
+
+def test_one_rate_on_both_classes_can_be_out_of_reach():
+    X, y, anchors = overlapping()
+    fit = model(kernel="linear", constraints="accuracy>=1")
+    with pytest.raises(InfeasibleRatesError, match=r"requires 8 of 8 anchors; it can reach 6 "):
+        fit.fit(X, y, anchors=anchors)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("seed", range(8))
+def test_reach_equals_enumeration(seed):
+    rng = np.random.default_rng(seed)
+    y = np.tile([1.0, -1.0], 5)
+    X = rng.normal(size=(10, 2)) + 0.4 * y[:, None]
+    if seed % 3 == 0:
+        X[1] = X[0]  # opposite labels at the same point
+    K = kernels.linear(X)
+    asked = requirements(parse_constraints(("tpr>=1", "tnr>=1")), y, np.ones(10), threshold="none")
+    tester = Feasibility(K, y)
+    conflict = tester.find_conflict(asked, 10.0)
+
+    def separable(kept):
+        f = SVC(kernel="linear", C=1e7, max_iter=200_000).fit(X[kept], y[kept])
+        return np.all(y[kept] * f.decision_function(X[kept]) > 1e-3)
+
+    reach = [0, 0]
+    for z in product([False, True], repeat=10):
+        kept = np.array(z)
+        for own in (0, 1):
+            other = y == (-1 if own == 0 else 1)
+            count = int(kept[~other].sum())
+            if kept[other].all() and count > reach[own] and separable(kept):
+                reach[own] = count
+    if conflict is None:
+        assert reach == [5, 5]
+    else:
+        assert conflict.reach == reach and all(conflict.exact)
+
+
+def test_no_time_means_no_claim():
+    X, y, _ = overlapping()
+    asked = requirements(parse_constraints(("tpr>=1", "tnr>=1")), y[:8].astype(float), np.ones(8))
+    assert Feasibility(kernels.linear(X[:8]), y[:8]).find_conflict(asked, 0.0) is None
+
+
+# -- errors, and the promise -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"C": 0}, "C must be"),
+        ({"C_pos": -1.0}, "C_pos must be"),
+        ({"constraints": ()}, "constraints is empty"),
+        ({"constraints": "tpr<=0.9"}, "bounded from below"),
+        ({"gamma": "wide"}, "gamma"),
+        ({"kernel": "gauss"}, "kernel must be one of"),
+        ({"kernel": "poly", "degree": 0}, "degree"),
+        ({"node_solver": "magic"}, "node_solver must be one of"),
+        ({"threshold": "bayes"}, "threshold must be one of"),
+        ({"alpha": 2.0}, "alpha"),
+        ({"anchors": 1.5}, r"in \(0, 1\)"),
+        ({"time_limit": 0}, "time_limit"),
+        ({"threads": 0}, "threads"),
+        ({"gap": -1}, "gap"),
+    ],
+)
+def test_parameters_are_checked_in_fit(changes, message):
+    X, y = data(40)
+    with pytest.raises(ValueError, match=message):
+        model(**changes).fit(X, y)
+
+
+def test_a_classifier_that_breaks_its_promise_is_not_returned():
+    _check_rates([RateReport("tpr", 0.9, 9.0, 10.0, 9.0, 0.9)])
+    with pytest.raises(RuntimeError, match="9 are required"):
+        _check_rates([RateReport("tpr", 0.9, 9.0, 10.0, 8.0, 1.0)])
+
+
+# -- company ---------------------------------------------------------------------------------
+
+
+def test_grid_search_pipeline_clone_pickle():
+    X, y = data(90)
+    pipeline = make_pipeline(StandardScaler(), model())
+    search = GridSearchCV(pipeline, {"csvm__C": [5.0, 20.0]}, cv=2).fit(X, y)
+    assert search.best_score_ > 0.5
+    best = search.best_estimator_
+    assert np.array_equal(pickle.loads(pickle.dumps(best)).predict(X), best.predict(X))
+    assert clone(model(constraints=(csvm.tpr >= 0.8,))).constraints == (csvm.tpr >= 0.8,)
+
+
+def test_grid_search_slices_precomputed_kernels():
+    X, y = data(90)
+    search = GridSearchCV(model(kernel="precomputed"), {"C": [5.0, 20.0]}, cv=2)
+    assert search.fit(kernels.rbf(X, gamma=0.3), y).best_score_ > 0.5
+
+
+def test_data_frames():
+    X, y = data(60)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    fitted = model().fit(frame, pd.Series(y))
+    assert fitted.feature_names_in_.tolist() == list("abcd")
+    assert np.array_equal(fitted.predict(frame), model().fit(X, y).predict(X))
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(frame.rename(columns={"a": "z"}))
+
+
+def test_breast_cancer_end_to_end():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    fitted = CSVM(C=32.0, gamma=2**-5, pos_label=0, constraints="tpr>=0.85", random_state=0)
+    fitted.fit(X, y)
+    assert fitted.result_.optimal
+    assert recall_score(y, fitted.predict(X), pos_label=0) > 0.95
