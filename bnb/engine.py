@@ -322,7 +322,7 @@ class _Search:
             self.relaxation_seconds += evaluation.seconds or 0.0
             self.rule.learn(node, evaluation.bound)
             self._offer_all(evaluation)
-        self.settled = min(self.settled, evaluation.removed)
+            self.settled = min(self.settled, evaluation.removed)
         node.bound = max(node.bound, evaluation.bound)
         if node.parent < 0:
             self.root_bound = node.bound
@@ -341,7 +341,9 @@ class _Search:
         if children is None:
             children = self._children(node, evaluation, candidate)
         for child in children:
-            child.weight = node.weight / max(1, len(children))
+            child.weight = node.weight / len(children)
+            if child.evaluation is not None:  # a probed child may be pruned without being processed
+                self.settled = min(self.settled, child.evaluation.removed)
             self.queue.push(child)
         if not children:
             self.explored += node.weight

@@ -149,6 +149,21 @@ def test_an_uncertain_leaf_keeps_its_bound():
     assert (result.status, result.bound) == (Status.FEASIBLE, 5.0)
 
 
+@pytest.mark.parametrize("branching", ["first", "pseudocost"])
+def test_what_deductions_removed_stays_in_the_bound(branching):
+    class Remover(Toy):
+        """The children are emptied by deductions from the incumbent, which was in one of them."""
+
+        def evaluate(self, state, goal):
+            if state:
+                return Evaluation(np.inf, removed=goal.cutoff)
+            return Evaluation(5.0, [("H", np.zeros(self.depth))], [Candidate(0)])
+
+    result = bnb.solve(Remover(), branching=branching)
+    assert result.status is Status.OPTIMAL
+    assert 9.99 < result.bound < result.objective == 10.0
+
+
 def test_infeasible_points_are_refused():
     class Cheat(Toy):
         def check(self, x):
