@@ -269,9 +269,9 @@ class _Search:
             self._report()
 
     def _run_threads(self) -> None:
+        # The problem itself stays with this thread, which evaluates probes while the others work.
         workers: thread_queue.SimpleQueue[Problem] = thread_queue.SimpleQueue()
-        workers.put(self.problem)
-        for _ in range(self.options.threads - 1):
+        for _ in range(self.options.threads):
             workers.put(self.problem.worker())
 
         def task(node: Node, goal: Goal) -> Evaluation:
