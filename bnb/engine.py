@@ -209,7 +209,7 @@ class _Search:
         if self.interrupted:
             self.reason = Reason.INTERRUPT
         result = self._result()
-        if self.options.checkpoint is not None:
+        if self.options.checkpoint is not None and self.begun:  # else no node is known to save
             self._save()
         self.log.finish(result)
         return result
