@@ -89,12 +89,13 @@ class Certifier:
         """Certified lower bound proved by (x, y), and the reduced costs behind it."""
         qp = self._qp
         y, balanced = self._admissible(y, qp.q, lb, ub)
-        slope = qp.P @ x + qp.q + self._At @ y
+        curved = qp.P @ x
+        slope = curved + qp.q + self._At @ y
         error = 16 * _UNIT * (self._absP @ np.abs(x) + np.abs(qp.q) + self._absAt @ np.abs(y))
         # Think of y as the real number that balances these: the other errors cover the rounding.
         slope[balanced] = error[balanced] = 0.0
         rows = np.maximum(_times(y, qp.u), _times(y, qp.l))
-        quadratic = 0.5 * float(x @ (qp.P @ x))
+        quadratic = 0.5 * float(x @ curved)
         flat = qp.square == 0.0
         values, reduced, risk = self._variables(
             slope, qp.square, qp.pairs.d, error, np.where(flat, np.maximum(lb, -_FAR), lb),
