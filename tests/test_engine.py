@@ -83,10 +83,11 @@ def test_runs_repeat_exactly():
     F = rng.normal(size=(14, 14))
     P, q = F @ F.T, rng.normal(size=14)
     logs = []
-    for _ in range(2):
-        result = bnb.solve_miqp(P, 10 * q, integer=range(14), lb=-4, ub=4, keep_tree=True)
+    same = bnb.MIQP(P, 10 * q, integer=range(14), lb=-4, ub=4)
+    for problem in (same, same, bnb.MIQP(P, 10 * q, integer=range(14), lb=-4, ub=4)):
+        result = bnb.solve(problem, keep_tree=True)
         logs.append((result.nodes, result.probes, result.tree, result.objective))
-    assert logs[0] == logs[1]
+    assert logs[0] == logs[1] == logs[2]
     assert logs[0][0] > 1
 
 
