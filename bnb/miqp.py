@@ -196,7 +196,9 @@ class MIQP(Problem):
     ) -> float:
         """Replace the plain relaxation by a stronger one while that closes the gap."""
         assert self._box is not None and self._plain_qp is not None
-        builder = Strengthener(self, self._plain_qp, self._pairs, self._rows, self._box)
+        builder = Strengthener(
+            self._plain_qp, self.is_integer, self._pairs, self._rows, self._box
+        )
         bound = first.bound
         if bound >= self._cutoff(finder, goal):
             return bound

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .structure import is_diagonal
+
 
 def vector(
     name: str, value: Any, n: int, default: float | None = None, infinite: bool = False
@@ -69,7 +71,7 @@ def convex_matrix(name: str, value: Any, n: int) -> sp.csr_matrix:
 def smallest_eigenvalue(array: sp.csr_matrix, used: np.ndarray) -> float:
     """Smallest eigenvalue of the rows and columns in use; diagonal matrices are cheap."""
     block = array[used][:, used]
-    if (block - sp.diags(block.diagonal())).count_nonzero() == 0:
+    if is_diagonal(block):
         return float(block.diagonal().min())
     return float(np.linalg.eigvalsh(block.toarray())[0])
 
