@@ -18,6 +18,7 @@ from . import heuristics, validation
 from .engine import solve
 from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
 from .propagation import Propagator
+from .recession import falls_forever
 from .result import Result, Status
 from .strengthen import Strengthener, free_curvature
 from .structure import find_structure, tighten_coefficients
@@ -217,9 +218,9 @@ class MIQP(Problem):
                     bound = found.bound
                     self._strong, self._strong_qp, self._scale = workspace, qp, scale
                     self._box.warm = (found.x, found.y)
-                solutions += finder.round(found.x, goal)
+                solutions += finder.round(found.x)
             if point is not None:
-                solutions += finder.round(point, goal)
+                solutions += finder.round(point)
             builder.tell(bound, self._cutoff(finder, goal))
             if bound >= self._cutoff(finder, goal) or goal.expired():
                 break
@@ -243,7 +244,7 @@ class MIQP(Problem):
         box = self.root()
         if np.all(np.isfinite(box.lb) & np.isfinite(box.ub)):
             return False
-        return heuristics.falls_forever(self.P, self.q, self.A, self.l, self.u, box.lb, box.ub)
+        return falls_forever(self.P, self.q, self.A, self.l, self.u, box.lb, box.ub)
 
     def _unbounded_or_infeasible(self, goal: Goal) -> Evaluation:
         """With a direction to fall along for ever, all depends on whether there is any point."""
@@ -280,7 +281,7 @@ class MIQP(Problem):
         candidates = self._candidates(found.x, lb, ub)
         if not goal.probe:
             finder = heuristics.Finder(self, goal.objective, goal.incumbent)
-            solutions = finder.at_node(found.x, lb, ub, goal)
+            solutions = finder.at_node(found.x, lb, ub)
         data = Box(lb, ub, (found.x, found.y))
         return Evaluation(
             found.bound, solutions, candidates, data, seconds=self._seconds, removed=removed
