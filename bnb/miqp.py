@@ -87,8 +87,8 @@ class MIQP(Problem):
         if n == 0:
             raise ValueError("q must hold at least one variable")
         self.q = validation.vector("q", q, n)
-        self.P = validation.convex_matrix("P", sp.csr_matrix((n, n)) if P is None else P, n)
-        self.A = validation.matrix("A", sp.csr_matrix((0, n)) if A is None else A, (None, n))
+        self.P = validation.convex_matrix("P", P, n)
+        self.A = validation.matrix("A", A, (None, n))
         m = self.A.shape[0]
         self.l = validation.vector("l", l, m, -np.inf, infinite=True)
         self.u = validation.vector("u", u, m, np.inf, infinite=True)

@@ -35,9 +35,9 @@ def vector(
 
 
 def matrix(name: str, value: Any, shape: tuple[int | None, int]) -> sp.csr_matrix:
-    """A sparse float matrix of that shape."""
+    """A sparse float matrix of that shape; None becomes zero, without rows if they are free."""
     try:
-        array = sp.csr_matrix(value, dtype=float)
+        array = sp.csr_matrix((shape[0] or 0, shape[1]) if value is None else value, dtype=float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a matrix of numbers: {error}") from None
     rows = array.shape[0] if shape[0] is None else shape[0]
