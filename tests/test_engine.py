@@ -17,10 +17,10 @@ from bnb import Candidate, Evaluation, Problem, Reason, Status
 
 
 class Toy(Problem):
-    """Minimise the sum of n weights' signs chosen freely: a full binary tree without pruning.
+    """Minimise 10 + Σ b_i/2^i over bits b: a full binary tree, best at its leftmost leaf.
 
-    A node is a tuple of chosen bits; its bound is `base` for inner nodes and its value at leaves,
-    so that node counts can be worked out by hand.
+    A node is a list of chosen bits. Its bound is 10, or with `tight` its value, and always its
+    value at leaves, so that node counts can be worked out by hand.
     """
 
     def __init__(self, depth=3, tight=False):
