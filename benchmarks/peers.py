@@ -28,8 +28,7 @@ class Outcome:
         return self.status == "optimal"
 
 
-def run_ours(problem: bnb.MIQP, limit: float, gap: float = 1e-4, **options: object) -> Outcome:
-    result = bnb.solve(problem, time_limit=limit, gap=gap, **options)
+def ours(result: bnb.Result) -> Outcome:
     return Outcome(
         "bnb", result.status.value, result.objective, result.bound, result.nodes, result.seconds
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 import bnb
 
 from .instances import instance_file, load_portfolio, portfolio_problem, random_portfolio
-from .peers import Outcome, compare, geometric_mean, try_peer
+from .peers import Outcome, compare, geometric_mean, ours, try_peer
 
 WEIGHTS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 
@@ -51,17 +51,15 @@ def main(arguments: list[str] | None = None) -> int:
             result = bnb.solve(problem, time_limit=options.limit)
             overhead += result.seconds - result.relaxation_seconds
             total += result.seconds
-            ours = Outcome("bnb", result.status.value, result.objective, result.bound,
-                           result.nodes, result.seconds)
-            show(name, weight, ours)
-            rows.append({"market": name, "weight": weight, **vars(ours)})
+            show(name, weight, ours(result))
+            rows.append({"market": name, "weight": weight, **vars(ours(result))})
             for peer in options.peers:
                 answer = try_peer(peer, problem, options.peer_limit)
                 if isinstance(answer, str):
                     print(f"    {answer}")
                     continue
                 show(name, weight, answer)
-                compare(ours, answer)
+                compare(ours(result), answer)
                 rows.append({"market": name, "weight": weight, **vars(answer)})
     summary(rows, overhead, total)
     save(rows, options.csv)
@@ -75,16 +73,16 @@ def show(name: str, weight: float, o: Outcome) -> None:
 
 
 def summary(rows: list[dict], overhead: float, total: float) -> None:
-    ours = {(r["market"], r["weight"]): r for r in rows if r["solver"] == "bnb"}
-    proven = sum(r["status"] == "optimal" for r in ours.values())
-    print(f"\nbnb: {proven} of {len(ours)} proven, slowest "
-          f"{max(r['seconds'] for r in ours.values()):.1f} s, engine overhead "
+    mine = {(r["market"], r["weight"]): r for r in rows if r["solver"] == "bnb"}
+    proven = sum(r["status"] == "optimal" for r in mine.values())
+    print(f"\nbnb: {proven} of {len(mine)} proven, slowest "
+          f"{max(r['seconds'] for r in mine.values()):.1f} s, engine overhead "
           f"{100 * overhead / total:.1f} % of {total:.0f} s")
     for peer in sorted({r["solver"] for r in rows} - {"bnb"}):
         theirs = [r for r in rows if r["solver"] == peer]
-        times = [ours[r["market"], r["weight"]]["seconds"] / r["seconds"] for r in theirs]
+        times = [mine[r["market"], r["weight"]]["seconds"] / r["seconds"] for r in theirs]
         hard = [r for r in theirs if r["nodes"] > 100]
-        nodes = [ours[r["market"], r["weight"]]["nodes"] / r["nodes"] for r in hard]
+        nodes = [mine[r["market"], r["weight"]]["nodes"] / r["nodes"] for r in hard]
         print(f"{peer}: {sum(r['status'] == 'optimal' for r in theirs)} of {len(theirs)} proven; "
               f"our time / its time {geometric_mean(times):.3f}; our nodes / its nodes "
               f"{geometric_mean(nodes):.5f} where it needs more than 100 ({len(hard)}); "

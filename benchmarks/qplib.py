@@ -11,7 +11,7 @@ import sys
 import bnb
 
 from .instances import instance_file
-from .peers import compare, run_ours, try_peer
+from .peers import compare, ours, try_peer
 
 NAMES = ("QPLIB_3871", "QPLIB_3980", "QPLIB_3913")
 
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name}: file not found (set CSVM_INSTANCES)")
             continue
         problem = bnb.read(path)
-        outcomes = [run_ours(problem, options.limit)]
+        outcomes = [ours(bnb.solve(problem, time_limit=options.limit))]
         for peer in options.peers:
             answer = try_peer(peer, problem, options.limit)
             if isinstance(answer, str):

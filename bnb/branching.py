@@ -15,6 +15,7 @@ Probe = Callable[[Candidate], list[Node]]
 UserRule = Callable[[Node, Evaluation, Sequence[Candidate]], Candidate]
 
 _MIN_DISTANCE = 1e-6
+_RELIABLE, _LOOKAHEAD, _PROBES = 4, 4, 8
 
 
 class FirstCandidate:
@@ -57,15 +58,13 @@ class PseudoCost(FirstCandidate):
     """Pseudo-costs with a strong-branching start (reliability branching).
 
     A candidate's score is the product of the bound gains expected in its two children. Gains per
-    unit of distance are averaged over the tree; while a candidate has fewer than `reliable`
+    unit of distance are averaged over the tree; while a candidate has fewer than `_RELIABLE`
     observations on a side its children are evaluated instead of guessed, best guesses first,
-    until `lookahead` candidates in a row have not improved on the best.
+    until `_LOOKAHEAD` candidates in a row have not improved on the best, and for `_PROBES`
+    candidates at most.
     """
 
-    def __init__(self, reliable: int = 4, lookahead: int = 4, probes: int = 8) -> None:
-        self._reliable = reliable
-        self._lookahead = lookahead
-        self._probes = probes
+    def __init__(self) -> None:
         self._sum: dict[tuple[int, int], float] = {}
         self._count: dict[tuple[int, int], int] = {}
 
@@ -91,10 +90,10 @@ class PseudoCost(FirstCandidate):
         best, best_children, best_score = ranked[0], None, -np.inf
         stale = probed = 0
         for candidate in ranked:
-            if stale >= self._lookahead or probed >= self._probes:
+            if stale >= _LOOKAHEAD or probed >= _PROBES:
                 break
             children: list[Node] | None = None
-            if self._observations(candidate) >= self._reliable:
+            if self._observations(candidate) >= _RELIABLE:
                 score = self._score(candidate, average, floor)
             else:
                 children = probe(candidate)

@@ -132,6 +132,8 @@ def solve(problem: Problem, **options: Any) -> Result:
         Called with a `Progress`; may return `bnb.STOP`, or a solution to try.
     verbose : {0, 1, 2}
         Log: silent, with times, or without times (comparable between runs).
+    log_stream : file, optional
+        Where the log goes; standard output by default.
     checkpoint : path, optional
         File to save the search to every `checkpoint_interval` seconds and at its end.
     resume : bool
@@ -185,8 +187,8 @@ class _Search:
         self.begun = False
         self.trace: list[TraceRow] = []
         self.tree: list[tuple[int, int, float, str]] = []
-        self.started = time.monotonic()
-        self.saved = self.started
+        self.started = self.saved = time.monotonic()
+        self.deadline = self.started + options.time_limit
 
     # -- the loop ---------------------------------------------------------------------------
 
@@ -209,7 +211,7 @@ class _Search:
         if self.interrupted:
             self.reason = Reason.INTERRUPT
         result = self._result()
-        if self.options.checkpoint is not None:
+        if self.options.checkpoint is not None and self.begun:  # else no node is known to save
             self._save()
         self.log.finish(result)
         return result
@@ -269,9 +271,9 @@ class _Search:
             self._report()
 
     def _run_threads(self) -> None:
+        # The problem itself stays with this thread, which evaluates probes while the others work.
         workers: thread_queue.SimpleQueue[Problem] = thread_queue.SimpleQueue()
-        workers.put(self.problem)
-        for _ in range(self.options.threads - 1):
+        for _ in range(self.options.threads):
             workers.put(self.problem.worker())
 
         def task(node: Node, goal: Goal) -> Evaluation:
@@ -322,7 +324,7 @@ class _Search:
             self.relaxation_seconds += evaluation.seconds or 0.0
             self.rule.learn(node, evaluation.bound)
             self._offer_all(evaluation)
-        self.settled = min(self.settled, evaluation.removed)
+            self.settled = min(self.settled, evaluation.removed)
         node.bound = max(node.bound, evaluation.bound)
         if node.parent < 0:
             self.root_bound = node.bound
@@ -341,7 +343,9 @@ class _Search:
         if children is None:
             children = self._children(node, evaluation, candidate)
         for child in children:
-            child.weight = node.weight / max(1, len(children))
+            child.weight = node.weight / len(children)
+            if child.evaluation is not None:  # a probed child may be pruned without being processed
+                self.settled = min(self.settled, child.evaluation.removed)
             self.queue.push(child)
         if not children:
             self.explored += node.weight
@@ -381,9 +385,8 @@ class _Search:
         return self.tolerance.cutoff(self.objective)
 
     def _goal(self, probe: bool = False) -> Goal:
-        deadline = self.started + self.options.time_limit
         return Goal(
-            self.cutoff, self.objective, self.x, deadline, probe, self.options.seed,
+            self.cutoff, self.objective, self.x, self.deadline, probe, self.options.seed,
             lambda: self.interrupted, self.tolerance,
         )
 
@@ -411,9 +414,9 @@ class _Search:
             self.tree.append((node.number, node.parent, node.bound, fate))
 
     def _bound(self) -> float:
-        flying = min((node.bound for node in self.in_flight.values()), default=math.inf)
         if not self.begun:  # presolve may offer solutions before there is a root
             return -math.inf
+        flying = min((node.bound for node in self.in_flight.values()), default=math.inf)
         return min(self.settled, flying, self.queue.lowest_bound())
 
     # -- limits, callbacks, reports ---------------------------------------------------------
@@ -424,7 +427,7 @@ class _Search:
             return True
         if self.tolerance.closed(self.objective, self._bound()):
             self.reason = Reason.GAP
-        elif self._seconds() - self.seconds_before >= options.time_limit:
+        elif time.monotonic() >= self.deadline:
             self.reason = Reason.TIME
         elif options.node_limit is not None and self.nodes >= options.node_limit:
             self.reason = Reason.NODES

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse as sp
 
 from .local_search import BinaryLocalSearch
 from .problem import Goal
@@ -21,25 +19,6 @@ _MOVES_PER_VARIABLE = 2000
 _SWAP_TRIALS = 60
 
 
-def falls_forever(
-    P: sp.csr_matrix, q: np.ndarray, A: sp.csr_matrix, l: np.ndarray, u: np.ndarray,  # noqa: E741
-    lb: np.ndarray, ub: np.ndarray,
-) -> bool:
-    """Whether some direction d keeps Pd = 0, stays feasible for ever and has qᵀd < 0.
-
-    One linear program over the recession cone, cut to a unit box.
-    """
-    low = np.where(np.isfinite(lb), 0.0, -1.0)
-    high = np.where(np.isfinite(ub), 0.0, 1.0)
-    upper, lower = np.isfinite(u), np.isfinite(l)
-    rows = sp.vstack([A[upper], -A[lower]], format="csr")
-    answer = scipy.optimize.linprog(
-        q, A_ub=rows, b_ub=np.zeros(rows.shape[0]), A_eq=P, b_eq=np.zeros(P.shape[0]),
-        bounds=np.column_stack([low, high]), method="highs",
-    )
-    return bool(answer.status == 0 and answer.fun < -1e-7 * max(1.0, np.abs(q).max()))
-
-
 class Finder:
     """Looks for solutions of one MIQP and remembers the best."""
 
@@ -50,59 +29,53 @@ class Finder:
         self.best = best
         self.best_x = best_x
 
-    def _keep(self, source: str, x: np.ndarray, found: Found) -> bool:
+    def _keep(self, source: str, x: np.ndarray, found: Found) -> None:
         objective, violation = self._problem.check(x)
         if violation <= 1e-6 and objective < self.best:
             self.best, self.best_x = objective, x
             found.append((source, x))
-            return True
-        return False
 
     def at_root(self, x: np.ndarray, goal: Goal) -> Found:
         """Round and dive from the first relaxation."""
         if goal.incumbent is not None:
             self.best, self.best_x = goal.objective, goal.incumbent
-        found = self.round(x, goal)
-        box = self._problem.root()
-        return found + self._dive(x, box.lb, box.ub, goal)
+        return self.round(x) + self._dive(x, goal)
 
-    def at_node(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, goal: Goal) -> Found:
-        """Round the node's relaxation, often while there is no incumbent, else now and then."""
+    def at_node(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> Found:
+        """Round the node's relaxation: if it is almost whole or there is no incumbent, else now
+        and then."""
         problem = self._problem
         problem.evaluations += 1
         whole = x[problem.is_integer]
         fractional = np.abs(whole - np.round(whole)) > 1e-4
-        due = problem.evaluations % 10 == 0 or goal.incumbent is None
+        due = problem.evaluations % 10 == 0 or self.best_x is None
         if fractional.sum() > 2 and not due:
             return []
-        return self._round_within(x, lb, ub, "R")
+        return self._round_within(x, lb, ub)
 
-    def round(self, x: np.ndarray, goal: Goal) -> Found:
+    def round(self, x: np.ndarray) -> Found:
         """Fix and propagate within the root's bounds, then complete."""
         box = self._problem.root()
-        return self._round_within(x, box.lb, box.ub, "R")
+        return self._round_within(x, box.lb, box.ub)
 
-    def _round_within(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, source: str) -> Found:
+    def _round_within(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> Found:
         found: Found = []
-        problem = self._problem
-        fixed = problem.fix_and_propagate(x, lb, ub)
+        fixed = self._problem.fix_and_propagate(x, lb, ub)
         if fixed is not None:
-            self._complete(*fixed, source, found)
+            self._complete(*fixed, "R", found)
         return found
 
-    def _complete(self, lb: np.ndarray, ub: np.ndarray, source: str, found: Found) -> bool:
+    def _complete(self, lb: np.ndarray, ub: np.ndarray, source: str, found: Found) -> None:
         """Give the continuous variables their best values for fixed integers."""
         problem = self._problem
-        if problem.is_integer.all():
-            return self._keep(source, problem.snap(lb, lb, ub), found)
-        solution = problem.complete(lb, ub)
-        return self._keep(source, problem.snap(solution.x, lb, ub), found)
+        x = lb if problem.is_integer.all() else problem.complete(lb, ub).x
+        self._keep(source, problem.snap(x, lb, ub), found)
 
-    def _dive(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, goal: Goal) -> Found:
-        """Fix the most integral third, solve again, and so on."""
+    def _dive(self, x: np.ndarray, goal: Goal) -> Found:
+        """From the root, fix the most integral third, solve again, and so on."""
         problem = self._problem
         found: Found = []
-        lb, ub = lb.copy(), ub.copy()
+        lb, ub = problem.root().lb.copy(), problem.root().ub.copy()
         for _ in range(12):
             open_ = np.flatnonzero(problem.is_integer & (lb < ub))
             if not open_.size:

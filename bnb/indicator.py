@@ -73,12 +73,12 @@ class IndicatorQP(MIQP):
         if (weights < 0).any():
             raise ValueError("weights must be >= 0")
         counts, needs = _count_rows(groups, weights, m)
-        A = validation.matrix("A", sp.csr_matrix((0, n)) if A is None else A, (None, n))
+        A = validation.matrix("A", A, (None, n))
         low = validation.vector("l", l, A.shape[0], -np.inf, infinite=True)
         high = validation.vector("u", u, A.shape[0], np.inf, infinite=True)
         nothing = sp.csr_matrix((m, m))
         super().__init__(
-            sp.block_diag([sp.csr_matrix((n, n)) if P is None else P, nothing, nothing]),
+            sp.block_diag([validation.matrix("P", P, (n, n)), nothing, nothing]),
             np.concatenate([validation.vector("q", q, n), np.zeros(2 * m)]),
             sp.vstack([
                 sp.hstack([A, sp.csr_matrix((A.shape[0], 2 * m))]),
@@ -102,13 +102,14 @@ class IndicatorQP(MIQP):
         self._s = np.arange(n, n + m)
         self._z = np.arange(n + m, n + 2 * m)
         self._G, self._b = rows, b
-        self._counts, self._needs = sp.csr_matrix(counts), needs
+        self._counts, self._needs = counts, needs
 
     def propagate(self, lb: np.ndarray, ub: np.ndarray, rounds: int = 10) -> bool:
         """Rows and budgets; then an enforced row has a non-negative slack, and a hopeless one
         is given up."""
         s, z = self._s, self._z
-        lb[s[lb[z] > 0.5]] = np.maximum(lb[s[lb[z] > 0.5]], 0.0)
+        enforced = lb[z] > 0.5
+        lb[s[enforced]] = np.maximum(lb[s[enforced]], 0.0)
         ub[z[ub[s] < -1e-6]] = 0.0
         if np.any(lb > ub) or not super().propagate(lb, ub, rounds):
             return False
@@ -154,11 +155,14 @@ class IndicatorQP(MIQP):
         slack = self._G @ x[: self._n] - self._b
         scores = np.where(ub[self._z] > 0.5, slack, -np.inf)
         chosen = lb[self._z] > 0.5
+        have = self._counts @ chosen
         for j in np.argsort(-scores, kind="stable"):
-            short = self._counts @ chosen < self._needs - 1e-9
-            useful = bool(np.any(self._counts[:, [j]].toarray().ravel()[short] > 0.0))
-            if scores[j] > -np.inf and not chosen[j] and (useful or slack[j] >= 0.0):
+            if chosen[j] or scores[j] == -np.inf:
+                continue
+            short = have < self._needs - 1e-9
+            if slack[j] >= 0.0 or np.any(self._counts[short, j] > 0.0):
                 chosen[j] = True
+                have += self._counts[:, j]
         new_lb, new_ub = lb.copy(), ub.copy()
         new_lb[self._z] = new_ub[self._z] = chosen.astype(float)
         if np.any(new_lb > ub) or np.any(new_ub < lb):
@@ -179,8 +183,8 @@ class IndicatorQP(MIQP):
 
 def _count_rows(
     groups: Sequence[tuple[Sequence[int], float]], weights: np.ndarray, m: int
-) -> tuple[sp.csr_matrix, np.ndarray]:
-    """Σ_j w_j z_j ≥ k for every group."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Σ_j w_j z_j ≥ k for every group: the weights, a row per group, and the k."""
     if not groups:
         raise ValueError("groups must name at least one (positions, k)")
     rows, needs = [], []
@@ -195,4 +199,4 @@ def _count_rows(
             )
         rows.append(row)
         needs.append(float(k))
-    return sp.csr_matrix(np.array(rows)), np.array(needs)
+    return np.array(rows), np.array(needs)

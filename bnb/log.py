@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TextIO
 
-from .result import Result, relative_gap
+from .result import SOURCES, Result, relative_gap
 
 _HEADER = (
     "    Nodes     Open  Explored         Bound     Incumbent       Gap     Time\n"
@@ -38,11 +38,8 @@ class SearchLog:
     def start(self, text: str) -> None:
         """Say what is solved."""
         if self._verbose:
-            self._stream.write(text + "\n")
-            self._stream.write(
-                "Incumbent sources: S start, H heuristic, R rounding, D diving, L local search, "
-                "N node relaxation, U user\n" + _HEADER
-            )
+            sources = ", ".join(f"{letter} {name}" for letter, name in SOURCES.items())
+            self._stream.write(f"{text}\nIncumbent sources: {sources}\n{_HEADER}")
 
     def row(
         self, source: str, nodes: int, open_nodes: int, explored: float, bound: float,

@@ -18,11 +18,15 @@ from . import heuristics, validation
 from .engine import solve
 from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
 from .propagation import Propagator
+from .recession import falls_forever
 from .result import Result, Status
 from .strengthen import Strengthener, free_curvature
 from .structure import find_structure, tighten_coefficients
 
 _INTEGRAL = 1e-6
+
+Warm = tuple[np.ndarray, np.ndarray]
+"""A point and row multipliers to start a relaxation from."""
 
 
 @dataclass
@@ -31,7 +35,7 @@ class Box:
 
     lb: np.ndarray
     ub: np.ndarray
-    warm: tuple[np.ndarray, np.ndarray] | None = None
+    warm: Warm | None = None
 
 
 class MIQP(Problem):
@@ -83,8 +87,8 @@ class MIQP(Problem):
         if n == 0:
             raise ValueError("q must hold at least one variable")
         self.q = validation.vector("q", q, n)
-        self.P = validation.convex_matrix("P", sp.csr_matrix((n, n)) if P is None else P, n)
-        self.A = validation.matrix("A", sp.csr_matrix((0, n)) if A is None else A, (None, n))
+        self.P = validation.convex_matrix("P", P, n)
+        self.A = validation.matrix("A", A, (None, n))
         m = self.A.shape[0]
         self.l = validation.vector("l", l, m, -np.inf, infinite=True)
         self.u = validation.vector("u", u, m, np.inf, infinite=True)
@@ -133,9 +137,9 @@ class MIQP(Problem):
     def fingerprint(self) -> str:
         """Size and a digest of the data."""
         digest = hashlib.sha256()
-        for part in (self.P.toarray() if self.P.shape[0] < 50 else self.P.data, self.q,
-                     self.A.data, self.A.indices, self.l, self.u, self.lb, self.ub,
-                     self.is_integer):
+        for part in (self.P.data, self.P.indices, self.P.indptr, self.q, self.A.data,
+                     self.A.indices, self.A.indptr, self.l, self.u, self.lb, self.ub,
+                     self.is_integer, self.constant):
             digest.update(np.ascontiguousarray(part).tobytes())
         return (
             f"MIQP, {len(self.q)} variables ({int(self.is_integer.sum())} integer), "
@@ -147,6 +151,9 @@ class MIQP(Problem):
     def prepare(self, goal: Goal) -> Evaluation:
         """Presolve, first incumbents, and the strongest relaxation that pays."""
         self._seconds = 0.0
+        # Nothing is left from an earlier search, so that runs repeat.
+        self._plain = self._reduced = self._strong = self._strong_qp = None
+        self.evaluations = 0
         if not self._presolve():
             return Evaluation(np.inf)
         assert self._box is not None and self._plain_qp is not None
@@ -190,7 +197,9 @@ class MIQP(Problem):
     ) -> float:
         """Replace the plain relaxation by a stronger one while that closes the gap."""
         assert self._box is not None and self._plain_qp is not None
-        builder = Strengthener(self, self._plain_qp, self._pairs, self._rows, self._box)
+        builder = Strengthener(
+            self._plain_qp, self.is_integer, self._pairs, self._rows, self._box
+        )
         bound = first.bound
         if bound >= self._cutoff(finder, goal):
             return bound
@@ -202,16 +211,16 @@ class MIQP(Problem):
                 begin = time.perf_counter()
                 found = workspace.solve(
                     self._box.lb, self._box.ub, cutoff=self._cutoff(finder, goal),
-                    slack=self._slack(goal, finder.best), warm=self._warm_for(qp),
+                    slack=self._slack(goal, finder.best), warm=_fitting(self._box.warm, qp),
                 )
                 self._seconds += time.perf_counter() - begin
                 if found.bound > bound:
                     bound = found.bound
                     self._strong, self._strong_qp, self._scale = workspace, qp, scale
                     self._box.warm = (found.x, found.y)
-                solutions += finder.round(found.x, goal)
+                solutions += finder.round(found.x)
             if point is not None:
-                solutions += finder.round(point, goal)
+                solutions += finder.round(point)
             builder.tell(bound, self._cutoff(finder, goal))
             if bound >= self._cutoff(finder, goal) or goal.expired():
                 break
@@ -221,11 +230,6 @@ class MIQP(Problem):
 
     def _workspace(self, qp: QP, scale: np.ndarray) -> OSQPWorkspace | PerspectiveWorkspace:
         return PerspectiveWorkspace(qp, scale) if len(qp.pairs) else OSQPWorkspace(qp)
-
-    def _warm_for(self, qp: QP) -> tuple[np.ndarray, np.ndarray] | None:
-        """The root's last solution, if its multipliers belong to the same rows."""
-        warm = self._box.warm if self._box is not None else None
-        return warm if warm is not None and len(warm[1]) == len(qp.l) else None
 
     def _cutoff(self, finder: heuristics.Finder, goal: Goal) -> float:
         return goal.tolerance.cutoff(min(finder.best, goal.objective))
@@ -240,7 +244,7 @@ class MIQP(Problem):
         box = self.root()
         if np.all(np.isfinite(box.lb) & np.isfinite(box.ub)):
             return False
-        return heuristics.falls_forever(self.P, self.q, self.A, self.l, self.u, box.lb, box.ub)
+        return falls_forever(self.P, self.q, self.A, self.l, self.u, box.lb, box.ub)
 
     def _unbounded_or_infeasible(self, goal: Goal) -> Evaluation:
         """With a direction to fall along for ever, all depends on whether there is any point."""
@@ -271,21 +275,23 @@ class MIQP(Problem):
         if found.bound >= goal.cutoff:
             return Evaluation(found.bound, seconds=self._seconds, removed=removed)
         solutions: list[tuple[str, np.ndarray]] = []
-        if np.all(lb[self.is_integer] == ub[self.is_integer]):
+        if self._is_leaf(lb, ub):
             solutions.append(("N", self.snap(found.x, lb, ub)))
             return Evaluation(found.bound, solutions, seconds=self._seconds, removed=removed)
         candidates = self._candidates(found.x, lb, ub)
         if not goal.probe:
             finder = heuristics.Finder(self, goal.objective, goal.incumbent)
-            solutions = finder.at_node(found.x, lb, ub, goal)
+            solutions = finder.at_node(found.x, lb, ub)
         data = Box(lb, ub, (found.x, found.y))
         return Evaluation(
             found.bound, solutions, candidates, data, seconds=self._seconds, removed=removed
         )
 
+    def _is_leaf(self, lb: np.ndarray, ub: np.ndarray) -> bool:
+        return bool(np.all(lb[self.is_integer] == ub[self.is_integer]))
+
     def _bound(
-        self, lb: np.ndarray, ub: np.ndarray, warm: tuple[np.ndarray, np.ndarray] | None,
-        goal: Goal,
+        self, lb: np.ndarray, ub: np.ndarray, warm: Warm | None, goal: Goal
     ) -> tuple[Solution, float]:
         """Solve the relaxation and fix by reduced costs, again if that leaves no integer open.
 
@@ -296,18 +302,17 @@ class MIQP(Problem):
             return found, np.inf
         if not self.propagate(lb, ub):
             found.bound = np.inf
-        elif np.all(lb[self.is_integer] == ub[self.is_integer]):
+        elif self._is_leaf(lb, ub):
             leaf = self.complete(lb, ub)
             leaf.bound = max(leaf.bound, found.bound)
             found = leaf
         return found, goal.cutoff
 
     def _relax(
-        self, lb: np.ndarray, ub: np.ndarray, warm: tuple[np.ndarray, np.ndarray] | None,
-        goal: Goal,
+        self, lb: np.ndarray, ub: np.ndarray, warm: Warm | None, goal: Goal
     ) -> Solution:
         """The strong relaxation; at a leaf the plain one, which is exact there."""
-        if np.all(lb[self.is_integer] == ub[self.is_integer]):
+        if self._is_leaf(lb, ub):
             return self.complete(lb, ub)
         begin = time.perf_counter()
         relaxation, qp = (
@@ -315,10 +320,8 @@ class MIQP(Problem):
             else (self.plain, self._plain_qp)
         )
         assert relaxation is not None and qp is not None
-        if warm is not None and len(warm[1]) != len(qp.l):
-            warm = None
         found = relaxation.solve(
-            lb, ub, cutoff=goal.cutoff, slack=self._slack(goal, np.inf), warm=warm
+            lb, ub, cutoff=goal.cutoff, slack=self._slack(goal, np.inf), warm=_fitting(warm, qp)
         )
         self._seconds += time.perf_counter() - begin
         return found
@@ -430,6 +433,11 @@ class MIQP(Problem):
             positions, values = data[name]
             array[np.array(positions, dtype=int)] = values
         return Box(lb, ub)
+
+
+def _fitting(warm: Warm | None, qp: QP) -> Warm | None:
+    """The start, if its multipliers belong to the rows of this relaxation."""
+    return warm if warm is not None and len(warm[1]) == len(qp.l) else None
 
 
 def solve_miqp(

@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .result import Result, TraceRow
+from .result import SOURCES, Result, TraceRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-SOURCES = {
-    "S": "start", "H": "heuristic", "R": "rounding", "D": "diving", "L": "local search",
-    "N": "node relaxation", "U": "user",
-}
-"""What the letters of incumbents stand for."""
 
 _BOUND, _INCUMBENT, _SHADE = "#1f6fb4", "#c8442b", "#d9dee4"
 
@@ -227,10 +221,9 @@ def _draw_nodes(ax: Axes, result: Result, across: dict[int, float], up: dict[int
         elif fate == "split" and number not in parents:
             fate = "open"
         groups.setdefault(fate, []).append(number)
-    for fate in [*_FATES, *sorted(set(groups) - set(_FATES))]:
+    for fate, (colour, name) in _FATES.items():
         numbers = groups.get(fate, [])
         if numbers:
-            colour, name = _FATES.get(fate, ("#000000", fate))
             ax.scatter([across[k] for k in numbers], [up[k] for k in numbers], s=size, c=colour,
                        linewidths=0, zorder=2, label=f"{name} ({len(numbers)})")
 

@@ -103,16 +103,17 @@ class Goal:
 
 
 class UnboundedError(Exception):
-    """Raised by `Problem.evaluate` when the problem is proven to have no finite optimum."""
+    """Raised by `prepare` or `evaluate` when the problem is proven to have no finite optimum."""
 
 
 class Problem(ABC):
     """A minimisation problem for `bnb.solve`.
 
     Four methods are needed. The others have defaults: override `prepare` for work done once,
-    `encode` and `decode` when a state
-    is not plain JSON (they serve checkpoints), `worker` when evaluations cannot share data
-    between threads, and `fingerprint` so that a checkpoint of other data is refused.
+    `present` and `accept` when the user's solutions are only a part of yours, `encode` and
+    `decode` when a state is not plain JSON (they serve checkpoints), `worker` when evaluations
+    cannot share data between threads, and `fingerprint` so that a checkpoint of other data is
+    refused.
     """
 
     @abstractmethod

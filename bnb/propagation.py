@@ -6,6 +6,9 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
+_ROUNDS = 10
+_TOLERANCE = 1e-6
+"""A row must be missed by more than this (relative to its terms) to prove infeasibility."""
 _TIGHTEN = 1e-3
 """A continuous bound must shrink its interval by this share to count as news."""
 
@@ -35,16 +38,16 @@ def _activity(i, data, index, pointer, lb, ub):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def _propagate(  # type: ignore[no-untyped-def]
-    data, index, pointer, l, u, lb, ub, integer, rounds, tolerance  # noqa: E741
+    data, index, pointer, l, u, lb, ub, integer, rounds  # noqa: E741
 ):
     """Tighten lb and ub in place; False if some row cannot be met."""
     for _ in range(rounds):
         changed = False
         for i in range(len(pointer) - 1):
             low, low_inf, high, high_inf, size = _activity(i, data, index, pointer, lb, ub)
-            if low_inf == 0 and low > u[i] + tolerance * (1.0 + size):
+            if low_inf == 0 and low > u[i] + _TOLERANCE * (1.0 + size):
                 return False
-            if high_inf == 0 and high < l[i] - tolerance * (1.0 + size):
+            if high_inf == 0 and high < l[i] - _TOLERANCE * (1.0 + size):
                 return False
             if (low_inf > 1 or u[i] == np.inf) and (high_inf > 1 or l[i] == -np.inf):
                 continue
@@ -101,7 +104,7 @@ def _propagate(  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def _fix(  # type: ignore[no-untyped-def]
-    data, index, pointer, l, u, lb, ub, integer, order, x, tolerance  # noqa: E741
+    data, index, pointer, l, u, lb, ub, integer, order, x  # noqa: E741
 ):
     """Fix the integers in `order` near x, propagating after each; False at a dead end."""
     for j in order:
@@ -115,9 +118,7 @@ def _fix(  # type: ignore[no-untyped-def]
                 continue
             new_lb, new_ub = lb.copy(), ub.copy()
             new_lb[j] = new_ub[j] = value
-            if _propagate(
-                data, index, pointer, l, u, new_lb, new_ub, integer, 10, tolerance
-            ):
+            if _propagate(data, index, pointer, l, u, new_lb, new_ub, integer, _ROUNDS):
                 lb[:] = new_lb
                 ub[:] = new_ub
                 done = True
@@ -135,12 +136,12 @@ class Propagator:
         self._A = sp.csr_matrix(A)
         self._l, self._u, self._integer = l, u, integer
 
-    def tighten(self, lb: np.ndarray, ub: np.ndarray, rounds: int = 10) -> bool:
+    def tighten(self, lb: np.ndarray, ub: np.ndarray, rounds: int = _ROUNDS) -> bool:
         """Tighten the bounds in place; False if there is surely no feasible point."""
         return bool(
             _propagate(
                 self._A.data, self._A.indices, self._A.indptr, self._l, self._u, lb, ub,
-                self._integer, rounds, 1e-6,
+                self._integer, rounds,
             )
         )
 
@@ -149,14 +150,13 @@ class Propagator:
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Bounds with every integer fixed near x, or None at a dead end.
 
-        Ones go first, then the rest by how integral they are: what is switched on claims its
-        place before what is off.
+        The largest go first: what is switched on claims its place before what is off.
         """
         lb, ub = lb.copy(), ub.copy()
         whole = np.flatnonzero(self._integer)
-        order = whole[np.lexsort((np.abs(x[whole] - np.round(x[whole])), -x[whole]))]
+        order = whole[np.argsort(-x[whole], kind="stable")]
         done = _fix(
             self._A.data, self._A.indices, self._A.indptr, self._l, self._u, lb, ub,
-            self._integer, order, x, 1e-6,
+            self._integer, order, x,
         )
         return (lb, ub) if done else None

@@ -45,14 +45,14 @@ class NodeQueue:
         self._hybrid = selection == "hybrid"
         self._diving = selection != "best"
         self._heap: list[tuple[tuple[float, float], int, Node]] = []
-        self._bounds: list[tuple[float, int]] = []
+        self._bounds: list[tuple[float, int]] = []  # nodes leave it only when they come up
         self._open: set[int] = set()
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._heap)
 
     def __iter__(self) -> Iterator[Node]:
-        return (node for _, number, node in self._heap if number in self._open)
+        return (node for _, _, node in self._heap)
 
     def _key(self, node: Node) -> tuple[float, float]:
         return (-node.depth, node.bound) if self._diving else (node.bound, -node.depth)

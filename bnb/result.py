@@ -7,6 +7,12 @@ from enum import Enum
 
 import numpy as np
 
+SOURCES = {
+    "S": "start", "H": "heuristic", "R": "rounding", "D": "diving", "L": "local search",
+    "N": "node relaxation", "U": "user",
+}
+"""What the letters of incumbents stand for."""
+
 
 class Status(str, Enum):
     """What is known about the problem when the search ends."""

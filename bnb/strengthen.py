@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
@@ -25,7 +25,10 @@ from relaxations import (
 from relaxations.convexify import BINARY, PLAIN, SWITCHED
 
 from .problem import Goal
-from .structure import cardinality
+from .structure import cardinality, is_diagonal
+
+if TYPE_CHECKING:
+    from .miqp import Box
 
 _MAX_LIFTED = 450
 """Above this an eigenvalue decomposition per step is too slow to pay."""
@@ -39,18 +42,21 @@ _MIN_PROGRESS = 0.15
 
 
 class Strengthener:
-    """Proposes relaxations for one presolved MIQP."""
+    """Proposes relaxations for one presolved MIQP: `rows` are those not implied by `pairs`."""
 
-    def __init__(self, problem: Any, plain: QP, pairs: Pairs, rows: np.ndarray, box: Any) -> None:
+    def __init__(
+        self, plain: QP, is_integer: np.ndarray, pairs: Pairs, rows: np.ndarray, box: Box
+    ) -> None:
         self._plain, self._pairs, self._box = plain, pairs, box
-        self._rows = rows
         self._A = sp.csr_matrix(plain.A[rows])
         self._l, self._u = plain.l[rows], plain.u[rows]
         self._P = sp.csr_matrix(plain.hessian())
-        self._binary = problem.is_integer & (box.lb >= 0) & (box.ub <= 1)
+        self._binary = is_integer & (box.lb >= 0) & (box.ub <= 1)
+        self._switches, self._switch = np.unique(pairs.z, return_inverse=True)
+        self._count = cardinality(self._A, self._l, self._u, self._switches)
         # Values of the variables that presolve has fixed, zero elsewhere.
         self._still = np.where(box.lb == box.ub, box.lb, 0.0)
-        self._open = int(np.sum(problem.is_integer & (box.lb < box.ub)))
+        self._open = int(np.sum(is_integer & (box.lb < box.ub)))
         self._seconds = 0.0
         self._bound = -np.inf
         self._cutoff = np.inf
@@ -72,12 +78,14 @@ class Strengthener:
             return
         scale = self._typical(relaxed)
         lift = self._lifted_variables()
-        if len(self._pairs):
-            yield self._with(self._cheap_split(lift, scale), lift), scale, None
-        if not 0 < len(lift) <= _MAX_LIFTED or self._open < _MIN_OPEN or self._is_diagonal(lift):
+        worth_steps = 0 < len(lift) <= _MAX_LIFTED and self._open >= _MIN_OPEN
+        if not len(self._pairs) and not worth_steps:
             return
         lifted = self._lifted(lift, scale)
-        if not np.any(lifted.kind != PLAIN):
+        exact = self._is_diagonal(lift)
+        if len(self._pairs):
+            yield self._with(_cheap_split(lifted, exact), lift), scale, None
+        if not worth_steps or exact or np.all(lifted.kind == PLAIN):
             return
         engine = Convexifier(lifted)
         weak = 0
@@ -93,7 +101,7 @@ class Strengthener:
             point = np.zeros(self._plain.n)
             point[lift] = engine.point()
             self._spread(point)
-            yield (self._with(split, lift) if split else None), scale, point
+            yield self._with(split, lift), scale, point
             paid = self._bound - before > _MIN_PROGRESS * gap or not np.isfinite(gap)
             weak = 0 if paid else weak + 1
             if weak >= 2:
@@ -105,17 +113,16 @@ class Strengthener:
         return np.flatnonzero(used & (self._box.lb < self._box.ub))
 
     def _is_diagonal(self, lift: np.ndarray) -> bool:
-        block = self._P[lift][:, lift]
+        """Whether the perspective of the diagonal is all there is to gain."""
         switched = np.isin(lift, self._pairs.x)
-        return bool(np.all(switched)) and (block - sp.diags(block.diagonal())).count_nonzero() == 0
+        return bool(np.all(switched)) and is_diagonal(self._P[lift][:, lift])
 
     def _typical(self, x: np.ndarray) -> np.ndarray:
         """Typical size of each variable: one for binaries, the mean over what is on for x."""
         scale = np.ones(len(x))
         size = np.abs(x[self._pairs.x])
-        switches = np.unique(self._pairs.z)
-        most = min(cardinality(self._A, self._l, self._u, switches)[1], len(switches))
-        on = max(1.0, most * len(size) / max(1, len(switches)))
+        most = min(self._count[1], len(self._switches))
+        on = max(1.0, most * len(size) / max(1, len(self._switches)))
         scale[self._pairs.x] = np.clip(size.sum() / on, 1e-4, 1e4) if size.any() else 1.0
         rest = ~self._binary
         rest[self._pairs.x] = False
@@ -126,21 +133,20 @@ class Strengthener:
         n = self._plain.n
         kind = np.where(self._binary[lift], BINARY, PLAIN)
         lb, ub = self._box.lb[lift].copy(), self._box.ub[lift].copy()
-        switches, number = np.unique(self._pairs.z, return_inverse=True)
         place = np.full(n, -1)
         place[lift] = np.arange(len(lift))
         at = place[self._pairs.x]
         kept = at >= 0
         switch = np.zeros(len(lift), dtype=np.int64)
         kind[at[kept]] = SWITCHED
-        switch[at[kept]] = number[kept]
+        switch[at[kept]] = self._switch[kept]
         lb[at[kept]], ub[at[kept]] = self._pairs.low[kept], self._pairs.high[kept]
         A, b = self._equalities(lift)
         P = self._P[lift][:, lift].toarray()
         c = self._plain.q[lift] + self._P[lift] @ self._still
         return Lifted(
-            0.5 * P, c, kind, lb, ub, scale[lift], A, b, switch, self._plain.q[switches],
-            cardinality(self._A, self._l, self._u, switches),
+            0.5 * P, c, kind, lb, ub, scale[lift], A, b, switch, self._plain.q[self._switches],
+            self._count,
         )
 
     def _equalities(self, lift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -162,21 +168,6 @@ class Strengthener:
         rank = int(np.sum(diagonal > 1e-9 * diagonal[0]))
         keep = np.sort(pivot[:rank])
         return A[keep], b[keep]
-
-    def _cheap_split(self, lift: np.ndarray, scale: np.ndarray) -> Convexification | None:
-        """The exact diagonal of a diagonal matrix, else the smallest eigenvalue for everybody."""
-        lifted = self._lifted(lift, scale)
-        diagonal = self._is_diagonal(lift)
-        switched = lifted.kind == SWITCHED
-        if diagonal:
-            return Convexification(
-                np.zeros_like(lifted.Q), lifted.c, 0.0, np.diag(lifted.Q).copy()
-            )
-        nothing = np.zeros_like(lifted.Q)
-        if len(lift) > 2000 or not np.all(switched):
-            return certified_split(lifted, np.zeros(len(lift)), nothing)
-        size = float(np.linalg.eigvalsh(lifted.Q)[0]) * (1.0 - 1e-9)
-        return certified_split(lifted, np.full(len(lift), max(size, 0.0)), nothing)
 
     def _with(self, split: Convexification | None, lift: np.ndarray) -> QP | None:
         """The whole problem with the lifted part of its objective replaced."""
@@ -207,6 +198,18 @@ class Strengthener:
         np.maximum.at(point, self._pairs.z, size / max(size.max(initial=0.0), 1e-12))
 
 
+def _cheap_split(lifted: Lifted, diagonal: bool) -> Convexification | None:
+    """The exact diagonal of a diagonal matrix, else the smallest eigenvalue for everybody."""
+    nothing = np.zeros_like(lifted.Q)
+    if diagonal:
+        return Convexification(nothing, lifted.c, 0.0, np.diag(lifted.Q).copy())
+    n = len(lifted.c)
+    if n > 2000 or not np.all(lifted.kind == SWITCHED):
+        return certified_split(lifted, np.zeros(n), nothing)
+    size = float(np.linalg.eigvalsh(lifted.Q)[0]) * (1.0 - 1e-9)
+    return certified_split(lifted, np.full(n, max(size, 0.0)), nothing)
+
+
 def free_curvature(P: sp.csr_matrix, unbounded: np.ndarray) -> np.ndarray:
     """Curvature s that can be taken out of P for variables without finite bounds.
 
@@ -220,7 +223,7 @@ def free_curvature(P: sp.csr_matrix, unbounded: np.ndarray) -> np.ndarray:
         return square
     block = P[used][:, used]
     high = 0.5 * float(block.diagonal()[where].min())
-    if (block - sp.diags(block.diagonal())).count_nonzero() == 0:
+    if is_diagonal(block):
         square[used[where]] = 0.25 * block.diagonal()[where]
         return square
     mark = np.zeros(len(used))

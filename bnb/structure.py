@@ -1,7 +1,8 @@
-"""Recognise switched variables and cardinality rows in a plain mixed-binary QP."""
+"""Recognise switched variables, cardinality rows and diagonal matrices in a mixed-binary QP."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,10 +33,9 @@ def find_structure(
     itself (lb = 0) counts. Bounds that hold anyway tighten the coefficients: with x ≤ ub and
     x ≤ M·z, x ≤ min(ub, M)·z holds for binary z.
     """
-    links = _two_entry_rows(A, l, u, binary)
     upper: dict[int, dict[int, float]] = {}
     lower: dict[int, dict[int, float]] = {}
-    for x, z, high, low in links:
+    for x, z, high, low in _links(A, l, u, binary):
         if np.isfinite(high):
             known = upper.setdefault(x, {})
             known[z] = min(high, known.get(z, np.inf))
@@ -47,46 +47,40 @@ def find_structure(
         for z in sorted(set(upper.get(x, {})) | set(lower.get(x, {}))):
             high = upper.get(x, {}).get(z, 0.0 if ub[x] == 0.0 else np.nan)
             low = lower.get(x, {}).get(z, 0.0 if lb[x] == 0.0 else np.nan)
-            if np.isnan(high) or np.isnan(low) or binary[x]:
+            if np.isnan(high) or np.isnan(low):
                 continue
             chosen[x] = (z, max(low, lb[x]) if low else low, min(high, ub[x]))
             break
     # A switched variable whose interval is empty when on is left to the rows.
     pairs = [(x, *rest) for x, rest in chosen.items() if rest[1] <= rest[2]]
-    implied = _implied_rows(A, l, u, {x: rest for x, *rest in pairs})
-    rows = np.flatnonzero(~implied)
     if not pairs:
         return Structure(Pairs.none(), np.arange(A.shape[0]))
-    columns = list(zip(*pairs, strict=True))
-    return Structure(
-        Pairs(
-            np.array(columns[0], dtype=np.int64), np.array(columns[1], dtype=np.int64),
-            np.array(columns[2], dtype=float), np.array(columns[3], dtype=float),
-            np.zeros(len(pairs)),
-        ),
-        rows,
-    )
+    columns = [np.array(column) for column in zip(*pairs, strict=True)]
+    implied = _implied_rows(A, l, u, {x: rest for x, *rest in pairs})
+    return Structure(Pairs(*columns, np.zeros(len(pairs))), np.flatnonzero(~implied))
 
 
-def _two_entry_rows(
-    A: sp.csr_matrix, l: np.ndarray, u: np.ndarray, binary: np.ndarray  # noqa: E741
-) -> list[tuple[int, int, float, float]]:
-    """(x, z, high, low) for every row that reads x ≤ high·z or x ≥ low·z."""
-    found = []
+def _two_entry_rows(A: sp.csr_matrix) -> Iterator[tuple[int, int, int, float, float]]:
+    """(i, x, z, a, b) for every row i that reads a·x + b·z, both ways round."""
     for i in np.flatnonzero(np.diff(A.indptr) == 2):
-        first, last = A.indptr[i], A.indptr[i + 1]
-        for x, z, a, b in (
-            (A.indices[first], A.indices[last - 1], A.data[first], A.data[last - 1]),
-            (A.indices[last - 1], A.indices[first], A.data[last - 1], A.data[first]),
-        ):
-            if not binary[z] or binary[x] or a == 0.0:
-                continue
-            ratio = -b / a
-            high = ratio if (u[i] == 0.0 and a > 0) or (l[i] == 0.0 and a < 0) else np.inf
-            low = ratio if (l[i] == 0.0 and a > 0) or (u[i] == 0.0 and a < 0) else -np.inf
-            if np.isfinite(high) or np.isfinite(low):
-                found.append((int(x), int(z), high, low))
-    return found
+        j, k = A.indices[A.indptr[i] : A.indptr[i + 1]].tolist()
+        a, b = A.data[A.indptr[i] : A.indptr[i + 1]].tolist()
+        yield int(i), j, k, a, b
+        yield int(i), k, j, b, a
+
+
+def _links(
+    A: sp.csr_matrix, l: np.ndarray, u: np.ndarray, binary: np.ndarray  # noqa: E741
+) -> Iterator[tuple[int, int, float, float]]:
+    """(x, z, high, low) for every row that reads x ≤ high·z or x ≥ low·z."""
+    for i, x, z, a, b in _two_entry_rows(A):
+        if not binary[z] or binary[x] or a == 0.0:
+            continue
+        ratio = -b / a
+        high = ratio if (u[i] == 0.0 and a > 0) or (l[i] == 0.0 and a < 0) else np.inf
+        low = ratio if (l[i] == 0.0 and a > 0) or (u[i] == 0.0 and a < 0) else -np.inf
+        if np.isfinite(high) or np.isfinite(low):
+            yield x, z, high, low
 
 
 def _implied_rows(
@@ -94,21 +88,15 @@ def _implied_rows(
 ) -> np.ndarray:
     """Rows that say no more than low·z ≤ x ≤ high·z of a pair."""
     implied = np.zeros(A.shape[0], dtype=bool)
-    for i in np.flatnonzero(np.diff(A.indptr) == 2):
-        first, last = A.indptr[i], A.indptr[i + 1]
-        columns, values = A.indices[first:last], A.data[first:last]
-        for x, z, a, b in (
-            (columns[0], columns[1], values[0], values[1]),
-            (columns[1], columns[0], values[1], values[0]),
-        ):
-            if x in pairs and pairs[x][0] == z:
-                _, low, high = pairs[x]
-                top = max(a * low, a * high) + b
-                bottom = min(a * low, a * high) + b
-                implied[i] = bool(
-                    (u[i] == np.inf or (u[i] == 0.0 and top <= 1e-12))
-                    and (l[i] == -np.inf or (l[i] == 0.0 and bottom >= -1e-12))
-                )
+    for i, x, z, a, b in _two_entry_rows(A):
+        if x in pairs and pairs[x][0] == z:
+            _, low, high = pairs[x]
+            top = max(a * low, a * high) + b
+            bottom = min(a * low, a * high) + b
+            implied[i] = bool(
+                (u[i] == np.inf or (u[i] == 0.0 and top <= 1e-12))
+                and (l[i] == -np.inf or (l[i] == 0.0 and bottom >= -1e-12))
+            )
     return implied
 
 
@@ -143,7 +131,7 @@ def tighten_coefficients(
     A, u = A.copy(), u.copy()
     for i in np.flatnonzero(np.isneginf(l) & np.isfinite(u)):
         first, last = A.indptr[i], A.indptr[i + 1]
-        columns, values = A.indices[first:last], A.data[first:last]
+        columns, values = A.indices[first:last], A.data[first:last]  # views: A changes with them
         top = np.where(values > 0, values * ub[columns], values * lb[columns])
         if not np.isfinite(top).all():
             continue
@@ -159,5 +147,9 @@ def tighten_coefficients(
             elif a < 0 and rest + a < u[i] - slack and rest > u[i]:
                 # at z = 1 the row is loose: shrink |M|
                 values[k] = u[i] - rest
-        A.data[first:last] = values
     return A, u
+
+
+def is_diagonal(matrix: sp.csr_matrix) -> bool:
+    """Whether nothing but the diagonal is non-zero."""
+    return (matrix - sp.diags(matrix.diagonal())).count_nonzero() == 0

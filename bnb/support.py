@@ -73,7 +73,7 @@ class SupportQP(MIQP):
         low = validation.vector("lb", lb, n, -np.inf, infinite=True)
         high = validation.vector("ub", ub, n, np.inf, infinite=True)
         validation.ordered("lb", low, "ub", high)
-        rows = validation.matrix("A", sp.csr_matrix((0, n)) if A is None else A, (None, n))
+        rows = validation.matrix("A", A, (None, n))
         below = validation.vector("l", l, rows.shape[0], -np.inf, infinite=True)
         above = validation.vector("u", u, rows.shape[0], np.inf, infinite=True)
         pick = sp.csr_matrix((np.ones(m), (np.arange(m), selectable)), shape=(m, n))
@@ -83,22 +83,21 @@ class SupportQP(MIQP):
         blocks = [
             sp.hstack([rows, sp.csr_matrix((rows.shape[0], m))]),
             sp.hstack([sp.csr_matrix((1, n)), np.ones((1, m))]),
-            *(_link(pick, bound, keep) for bound, keep in (
-                (ceiling, np.isfinite(ceiling)), (floor, np.isfinite(floor)))),
+            _link(pick, ceiling),
+            _link(pick, floor),
         ]
         tops, bottoms = int(np.isfinite(ceiling).sum()), int(np.isfinite(floor).sum())
+        self._least = int(k) if exactly else 0
         least = float(k) if exactly else -np.inf
-        on, off = np.maximum(high, 0.0), np.minimum(low, 0.0)
-        outer_low, outer_high = low.copy(), high.copy()
-        outer_low[selectable], outer_high[selectable] = off[selectable], on[selectable]
+        low[selectable], high[selectable] = np.minimum(floor, 0.0), np.maximum(ceiling, 0.0)
         super().__init__(
-            sp.block_diag([sp.csr_matrix((n, n)) if P is None else P, sp.csr_matrix((m, m))]),
+            sp.block_diag([validation.matrix("P", P, (n, n)), sp.csr_matrix((m, m))]),
             np.concatenate([validation.vector("q", q, n), np.zeros(m)]),
             sp.vstack(blocks, format="csr"),
             np.concatenate([below, [least], np.full(tops, -np.inf), np.zeros(bottoms)]),
             np.concatenate([above, [float(k)], np.zeros(tops), np.full(bottoms, np.inf)]),
-            lb=np.concatenate([outer_low, np.zeros(m)]),
-            ub=np.concatenate([outer_high, np.ones(m)]),
+            lb=np.concatenate([low, np.zeros(m)]),
+            ub=np.concatenate([high, np.ones(m)]),
             binary=np.arange(n, n + m),
             constant=constant,
         )
@@ -157,18 +156,14 @@ class SupportQP(MIQP):
         if np.shape(x) != (self._n,):
             raise ValueError(f"a solution must have shape ({self._n},), got {np.shape(x)}")
         z = (x[self.selectable] != 0.0).astype(float)
-        least = self.l[self.A.shape[0] - self._link_rows() - 1]
-        missing = int(max(0.0, least - z.sum())) if np.isfinite(least) else 0
+        missing = max(0, self._least - int(z.sum()))
         z[np.flatnonzero(z == 0.0)[:missing]] = 1.0
         return np.concatenate([x, z])
 
-    def _link_rows(self) -> int:
-        return int(np.isfinite(self._links.low).sum() + np.isfinite(self._links.high).sum())
 
-
-def _link(pick: sp.csr_matrix, bound: np.ndarray, keep: np.ndarray) -> sp.csr_matrix:
-    """Rows x_j − bound_j z_j for the variables to keep."""
-    chosen = np.flatnonzero(keep)
+def _link(pick: sp.csr_matrix, bound: np.ndarray) -> sp.csr_matrix:
+    """Rows x_j − bound_j z_j for the variables with a finite bound."""
+    chosen = np.flatnonzero(np.isfinite(bound))
     switch = sp.csr_matrix(
         (-bound[chosen], (np.arange(len(chosen)), chosen)), shape=(len(chosen), len(bound))
     )

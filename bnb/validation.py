@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .structure import is_diagonal
+
 
 def vector(
     name: str, value: Any, n: int, default: float | None = None, infinite: bool = False
@@ -33,9 +35,9 @@ def vector(
 
 
 def matrix(name: str, value: Any, shape: tuple[int | None, int]) -> sp.csr_matrix:
-    """A sparse float matrix of that shape."""
+    """A sparse float matrix of that shape; None becomes zero, without rows if they are free."""
     try:
-        array = sp.csr_matrix(value, dtype=float)
+        array = sp.csr_matrix((shape[0] or 0, shape[1]) if value is None else value, dtype=float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a matrix of numbers: {error}") from None
     rows = array.shape[0] if shape[0] is None else shape[0]
@@ -69,7 +71,7 @@ def convex_matrix(name: str, value: Any, n: int) -> sp.csr_matrix:
 def smallest_eigenvalue(array: sp.csr_matrix, used: np.ndarray) -> float:
     """Smallest eigenvalue of the rows and columns in use; diagonal matrices are cheap."""
     block = array[used][:, used]
-    if (block - sp.diags(block.diagonal())).count_nonzero() == 0:
+    if is_diagonal(block):
         return float(block.diagonal().min())
     return float(np.linalg.eigvalsh(block.toarray())[0])
 

@@ -22,14 +22,21 @@ from .qp import QP
 
 _UNIT = 2.0**-52
 _FAR = 1e7
-"""Variables without bounds and without curvature are taken to be no larger than this: otherwise a
-rounding error in a multiplier would weigh infinitely much."""
+"""Variables without a bound and without curvature are taken to go no further than this, from zero
+or from their other bound: otherwise a rounding error in a multiplier would weigh infinitely much.
+"""
 
 
 def _times(slope: np.ndarray, bound: np.ndarray) -> np.ndarray:
     """slope * bound with 0 * inf = 0."""
     with np.errstate(invalid="ignore"):
         return np.where(slope == 0.0, 0.0, slope * bound)
+
+
+def _near(lb: np.ndarray, ub: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The bounds with infinite ones replaced; finite ones count as they are, however large."""
+    low = np.where(np.isinf(lb), np.minimum(ub, 0.0) - _FAR, lb)
+    return low, np.where(np.isinf(ub), np.maximum(lb, 0.0) + _FAR, ub)
 
 
 def _box_minimum(
@@ -89,16 +96,16 @@ class Certifier:
         """Certified lower bound proved by (x, y), and the reduced costs behind it."""
         qp = self._qp
         y, balanced = self._admissible(y, qp.q, lb, ub)
-        slope = qp.P @ x + qp.q + self._At @ y
+        curved = qp.P @ x
+        slope = curved + qp.q + self._At @ y
         error = 16 * _UNIT * (self._absP @ np.abs(x) + np.abs(qp.q) + self._absAt @ np.abs(y))
         # Think of y as the real number that balances these: the other errors cover the rounding.
         slope[balanced] = error[balanced] = 0.0
         rows = np.maximum(_times(y, qp.u), _times(y, qp.l))
-        quadratic = 0.5 * float(x @ (qp.P @ x))
-        flat = qp.square == 0.0
+        quadratic = 0.5 * float(x @ curved)
+        flat, (low, high) = qp.square == 0.0, _near(lb, ub)
         values, reduced, risk = self._variables(
-            slope, qp.square, qp.pairs.d, error, np.where(flat, np.maximum(lb, -_FAR), lb),
-            np.where(flat, np.minimum(ub, _FAR), ub),
+            slope, qp.square, qp.pairs.d, error, np.where(flat, low, lb), np.where(flat, high, ub)
         )
         total = qp.constant - quadratic - rows.sum() + values.sum()
         size = abs(qp.constant) + abs(quadratic) + np.abs(rows).sum() + np.abs(values).sum()
@@ -118,8 +125,7 @@ class Certifier:
         slope[balanced] = error[balanced] = 0.0
         rows = np.maximum(_times(y, qp.u), _times(y, qp.l))
         values, _, risk = self._variables(
-            slope, np.zeros(qp.n), np.zeros(len(qp.pairs)), error, np.maximum(lb, -_FAR),
-            np.minimum(ub, _FAR),
+            slope, np.zeros(qp.n), np.zeros(len(qp.pairs)), error, *_near(lb, ub)
         )
         total = values.sum() - rows.sum()
         allowance = risk + _UNIT * (qp.n + len(y)) * (np.abs(values).sum() + np.abs(rows).sum())

@@ -145,11 +145,11 @@ class Convexifier:
     def __init__(self, lifted: Lifted) -> None:
         self._in = lifted
         n = len(lifted.c)
-        self._scale = np.concatenate([[1.0], lifted.scale])
+        scale = np.concatenate([[1.0], lifted.scale])
         C = np.zeros((n + 1, n + 1))
         C[1:, 1:] = lifted.Q
         C[0, 1:] = C[1:, 0] = 0.5 * lifted.c
-        C *= np.outer(self._scale, self._scale)
+        C *= np.outer(scale, scale)
         self._norm = float(np.linalg.norm(C)) or 1.0
         self._C = C / self._norm
         rows = np.column_stack([-lifted.b, lifted.A * lifted.scale]).T
@@ -175,16 +175,13 @@ class Convexifier:
         self._link_dual = [np.zeros(m) for _ in range(2)]
         self._steps = 0
 
-    def run(self, steps: int) -> tuple[float, float]:
-        """Do some ADMM steps; returns the relative primal and dual residuals."""
-        residuals = (np.inf, np.inf)
+    def run(self, steps: int) -> None:
+        """Do some ADMM steps."""
         for _ in range(steps):
-            Y, z = self._main()
-            residuals = self._copies(Y, z)
+            primal, dual = self._copies(*self._main())
             self._steps += 1
             if self._steps % _ADAPT_EVERY == 0:
-                self._adapt(*residuals)
-        return residuals
+                self._adapt(primal, dual)
 
     def _main(self) -> tuple[np.ndarray, np.ndarray]:
         """Minimise over the entrywise constraints: Y ≥ 0, Y_00 = 1, bounds, X_jj = x_j."""
@@ -213,7 +210,10 @@ class Convexifier:
         return Y, np.clip(z, 0.0, 1.0)[self._switch]
 
     def _copies(self, Y: np.ndarray, z: np.ndarray) -> tuple[float, float]:
-        """Project the copies: Y ⪰ 0 on its face, the 2x2 cones, and the links."""
+        """Project the copies: Y ⪰ 0 on its face, the 2x2 cones, and the links.
+
+        Returns the relative primal and dual residuals.
+        """
         j = self._paired
         V = _RELAX * Y + (1.0 - _RELAX) * self._S + self._U
         S = self._project_psd(V)
@@ -247,13 +247,14 @@ class Convexifier:
         if B.size:
             W = V @ B
             V = V - W @ B.T - B @ W.T + B @ (B.T @ W) @ B.T
-        values, vectors = np.linalg.eigh(0.5 * (V + V.T))
+        V = 0.5 * (V + V.T)
+        values, vectors = np.linalg.eigh(V)
         positive = values > 0.0
         if positive.sum() <= len(values) // 2:
             part = vectors[:, positive]
             return np.asarray((part * values[positive]) @ part.T)
         part = vectors[:, ~positive]
-        return np.asarray(0.5 * (V + V.T) - (part * values[~positive]) @ part.T)
+        return np.asarray(V - (part * values[~positive]) @ part.T)
 
     def _adapt(self, primal: float, dual: float) -> None:
         up, down = _FAVOUR_DUAL

@@ -97,11 +97,11 @@ def _prox(  # type: ignore[no-untyped-def]
         )
         out[k] = z
         for m in range(start[g], start[g + 1]):
-            den = rx[m] * z + 2.0 * d[m]
-            t = rx[m] * vx[m] * z / den if den > 0.0 else 0.0
-            if z == 0.0:
-                t = 0.0
-            out[px[m]] = min(max(t, low[m] * z if z > 0.0 else 0.0), high[m] * z if z > 0 else 0.0)
+            if z > 0.0:
+                t = rx[m] * vx[m] * z / (rx[m] * z + 2.0 * d[m])
+                out[px[m]] = min(max(t, low[m] * z), high[m] * z)
+            else:
+                out[px[m]] = 0.0
 
 
 @numba.njit(nogil=True, cache=True)
@@ -116,7 +116,7 @@ def _rows_times(data, index, pointer, x, out):  # type: ignore[no-untyped-def]
 @numba.njit(nogil=True, cache=True)
 def _iterate(  # type: ignore[no-untyped-def]
     count, inverse, q, data, index, pointer, low_row, high_row, weight, rho, lb, ub, single,
-    switches, start, px, d, low, high, s, ys, r, yr, relax,
+    switches, start, px, d, low, high, s, ys, r, yr,
 ):
     """`count` ADMM steps in place on (s, ys, r, yr); returns w and the two residuals."""
     n, m = len(q), len(r)
@@ -136,12 +136,12 @@ def _iterate(  # type: ignore[no-untyped-def]
         s_old[:] = s
         r_old[:] = r
         for j in range(n):
-            v[j] = relax * w[j] + (1.0 - relax) * s[j] + ys[j] / rho[j]
+            v[j] = _RELAX * w[j] + (1.0 - _RELAX) * s[j] + ys[j] / rho[j]
         _prox(v, rho, lb, ub, single, switches, start, px, vx, rx, d, low, high, s)
         for j in range(n):
             ys[j] = rho[j] * (v[j] - s[j])
         for i in range(m):
-            value = relax * aw[i] + (1.0 - relax) * r[i] + yr[i] / weight[i]
+            value = _RELAX * aw[i] + (1.0 - _RELAX) * r[i] + yr[i] / weight[i]
             r[i] = min(max(value, low_row[i]), high_row[i])
             yr[i] = weight[i] * (value - r[i])
         if step == count - 1:
@@ -226,7 +226,7 @@ class PerspectiveWorkspace:
             w, primal, dual = _iterate(
                 _CHUNK, inverse, qp.q, self._A.data, self._A.indices, self._A.indptr, qp.l, qp.u,
                 rho * self._row_weight, rho * self._variable_weight, lb, ub, self._single,
-                self._switches, self._start, *self._pair, s, ys, r, yr, _RELAX,
+                self._switches, self._start, *self._pair, s, ys, r, yr,
             )
             # Multipliers of an infeasible node grow along a Farkas ray.
             if chunk > 1 and self._certifier.infeasible(yr - before, lb, ub):
@@ -236,10 +236,8 @@ class PerspectiveWorkspace:
             improved = best is None or bound > best.bound + 0.1 * slack
             stalled = 0 if improved else stalled + 1
             if best is None or bound > best.bound:
-                best = Solution(
-                    s.copy(), yr.copy(), bound, reduced, objective, chunk * _CHUNK
-                )
-            best.objective, best.x = objective, s.copy()
+                best = Solution(s, yr.copy(), bound, reduced, objective, chunk * _CHUNK)
+            best.objective, best.x = objective, s.copy()  # the last point is the most accurate
             if best.bound >= cutoff or abs(objective - best.bound) <= slack or stalled >= 6:
                 break
             self._adapt(primal, dual)

@@ -101,7 +101,8 @@ class Solution:
     x, y : ndarray
         Primal point and row multipliers (y > 0 pushes against u, y < 0 against l).
     bound : float
-        Certified lower bound that (x, y) proves; ``inf`` if they prove infeasibility.
+        Certified lower bound that y proves, with x or a point near it; ``inf`` if y proves
+        infeasibility.
     reduced : ndarray
         What the bound gains at least per unit that a variable (a switch z among them) moves up
         from its lower bound (positive) or down from its upper bound (negative).

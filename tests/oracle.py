@@ -1,18 +1,17 @@
-"""Brute force: every integer assignment, each completed by an independent convex solver."""
+"""Brute force: every integer assignment, each completed by interior points (Clarabel)."""
 
 from __future__ import annotations
 
 import itertools
 
+import clarabel
 import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
 
 
 def convex_minimum(P, q, A, l, u, lb, ub):
-    """Minimum of a convex QP (inf if infeasible), by cvxpy's Clarabel on a fresh model."""
-    import clarabel
-
+    """Minimum of a convex QP (inf if infeasible), by Clarabel on a model put together here."""
     n = len(q)
     A = sp.csr_matrix(A) if A is not None else sp.csr_matrix((0, n))
     identity = sp.identity(n, format="csr")

@@ -68,6 +68,18 @@ def test_workspaces_agree_with_an_independent_solver(seed):
         assert found.bound >= truth - accuracy * max(1.0, abs(truth))
 
 
+def test_large_finite_bounds_are_believed():
+    """min −x over 0 ≤ x ≤ 10⁹ is −10⁹, and 2·10⁷ ≤ x leaves room above."""
+    qp = QP(np.zeros((1, 1)), -np.ones(1), sp.csr_matrix((0, 1)), np.zeros(0), np.zeros(0),
+            np.zeros(1))
+    far = np.array([1e9])
+    assert Certifier(qp).bound(np.zeros(1), np.zeros(0), np.zeros(1), far)[0] <= -1e9
+    assert Certifier(qp).bound(np.zeros(1), np.zeros(0), far / 50, np.array([np.inf]))[0] < -2e7
+    row = sp.csr_matrix(np.ones((1, 1)))
+    qp = QP(np.zeros((1, 1)), np.zeros(1), row, far / 50, np.array([np.inf]), np.zeros(1))
+    assert not Certifier(qp).infeasible(-np.ones(1), np.zeros(1), far)
+
+
 def test_infeasible_nodes_are_proven():
     A = sp.csr_matrix(np.ones((1, 3)))
     qp = QP(np.eye(3), np.zeros(3), A, np.array([5.0]), np.array([5.0]), np.zeros(3))

@@ -17,10 +17,10 @@ from bnb import Candidate, Evaluation, Problem, Reason, Status
 
 
 class Toy(Problem):
-    """Minimise the sum of n weights' signs chosen freely: a full binary tree without pruning.
+    """Minimise 10 + Σ b_i/2^i over bits b: a full binary tree, best at its leftmost leaf.
 
-    A node is a tuple of chosen bits; its bound is `base` for inner nodes and its value at leaves,
-    so that node counts can be worked out by hand.
+    A node is a list of chosen bits. Its bound is 10, or with `tight` its value, and always its
+    value at leaves, so that node counts can be worked out by hand.
     """
 
     def __init__(self, depth=3, tight=False):
@@ -83,10 +83,11 @@ def test_runs_repeat_exactly():
     F = rng.normal(size=(14, 14))
     P, q = F @ F.T, rng.normal(size=14)
     logs = []
-    for _ in range(2):
-        result = bnb.solve_miqp(P, 10 * q, integer=range(14), lb=-4, ub=4, keep_tree=True)
+    same = bnb.MIQP(P, 10 * q, integer=range(14), lb=-4, ub=4)
+    for problem in (same, same, bnb.MIQP(P, 10 * q, integer=range(14), lb=-4, ub=4)):
+        result = bnb.solve(problem, keep_tree=True)
         logs.append((result.nodes, result.probes, result.tree, result.objective))
-    assert logs[0] == logs[1]
+    assert logs[0] == logs[1] == logs[2]
     assert logs[0][0] > 1
 
 
@@ -147,6 +148,21 @@ def test_an_uncertain_leaf_keeps_its_bound():
 
     result = bnb.solve(Vague(2))
     assert (result.status, result.bound) == (Status.FEASIBLE, 5.0)
+
+
+@pytest.mark.parametrize("branching", ["first", "pseudocost"])
+def test_what_deductions_removed_stays_in_the_bound(branching):
+    class Remover(Toy):
+        """The children are emptied by deductions from the incumbent, which was in one of them."""
+
+        def evaluate(self, state, goal):
+            if state:
+                return Evaluation(np.inf, removed=goal.cutoff)
+            return Evaluation(5.0, [("H", np.zeros(self.depth))], [Candidate(0)])
+
+    result = bnb.solve(Remover(), branching=branching)
+    assert result.status is Status.OPTIMAL
+    assert 9.99 < result.bound < result.objective == 10.0
 
 
 def test_infeasible_points_are_refused():

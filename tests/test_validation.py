@@ -39,6 +39,7 @@ def test_miqp(arguments, message):
     (dict(k=1, support=[5]), "support holds position 5"),
     (dict(k=1, P=np.ones((2, 2))), "P is singular, so lb and ub must be finite"),
     (dict(k=1, lb=2, ub=1), "lb.* is above ub"),
+    (dict(k=1, P=np.eye(3)), r"P must have shape \(2, 2\)"),
 ])
 def test_support(arguments, message):
     with pytest.raises(ValueError, match=message):
@@ -52,6 +53,7 @@ def test_support(arguments, message):
     (dict(weights=[-1.0, 1.0]), "weights must be >= 0"),
     (dict(b=[1.0]), r"b must have shape \(2,\)"),
     (dict(G=np.ones((2, 3))), r"G must have shape \(2, 2\)"),
+    (dict(P=np.eye(3)), r"P must have shape \(2, 2\)"),
     (dict(G=np.zeros((0, 2)), b=[]), "G must have at least one row"),
 ])
 def test_indicator(arguments, message):
