@@ -267,14 +267,12 @@ class CSVM(ClassifierMixin, BaseEstimator):
         return cost
 
     def _solve(self, model: _Model, kept: np.ndarray | None) -> Result:
-        if self.node_solver == "osqp":
-            raise NotImplementedError("node_solver='osqp' is not available yet")
         conflict = model.find_conflict(_CHECK_SHARE * self.time_limit)
         if conflict is not None:
             raise InfeasibleRatesError(str(conflict))
-        problem = model.problem()
-        result = bnb.solve(
-            problem, gap=self.gap, time_limit=self.time_limit, threads=self.threads,
+        problem = model.problem(self.node_solver)
+        result = bnb.solve(  # the problem knows best in which order to branch
+            problem, branching="first", gap=self.gap, time_limit=self.time_limit, threads=self.threads,
             verbose=self.verbose, start=None if kept is None else _start(problem, kept),
         )
         if result.x is not None:
@@ -372,11 +370,10 @@ class _Model:
     cost: np.ndarray
     asked: list[Requirement]
 
-    def problem(self) -> CSVMProblem:
+    def problem(self, node_solver: str) -> CSVMProblem:
         weights = np.array([r.weights for r in self.asked])
-        return CSVMProblem(
-            self.K, self.y, self.cost, weights, np.array([r.required for r in self.asked])
-        )
+        required = np.array([r.required for r in self.asked])
+        return CSVMProblem(self.K, self.y, self.cost, weights, required, node_solver)
 
     def find_conflict(self, seconds: float) -> Any:
         first = len(self.cost)
