@@ -89,7 +89,8 @@ class CvxpySolver(QpSolver):
         smaller = substitute(_model(data))
         problem = MIQP(**smaller.model.arguments())
         if warm_start:
-            options["start"] = _start(problem, smaller, data[_VALUES])
+            tolerance = options.get("feasibility", Options.feasibility)
+            options["start"] = _start(problem, smaller, data[_VALUES], tolerance)
         result = solve(problem, verbose=int(verbose), **options)
         return result if result.x is None else replace(result, x=smaller.recover(result.x))
 
@@ -173,7 +174,9 @@ def _dense(value: Any) -> np.ndarray:
     return np.asarray(value.toarray() if sp.issparse(value) else value)
 
 
-def _start(problem: MIQP, smaller: Substitution, values: np.ndarray) -> np.ndarray | None:
+def _start(
+    problem: MIQP, smaller: Substitution, values: np.ndarray, tolerance: float
+) -> np.ndarray | None:
     """The present values of the variables, if they are complete and feasible."""
     if len(values) != smaller.size:
         return None
@@ -182,4 +185,4 @@ def _start(problem: MIQP, smaller: Substitution, values: np.ndarray) -> np.ndarr
         return None
     x[problem.is_integer] = np.round(x[problem.is_integer])
     x = np.clip(x, problem.lb, problem.ub)
-    return x if problem.check(x)[1] <= Options.feasibility else None
+    return x if problem.check(x)[1] <= tolerance else None

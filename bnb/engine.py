@@ -7,6 +7,8 @@ closed or left open, so OPTIMAL can only be said when that bound meets a checked
 
 from __future__ import annotations
 
+import _thread
+import functools
 import math
 import queue as thread_queue
 import resource
@@ -18,11 +20,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from . import checkpoint as checkpoints
 from .branching import PseudoCost, UserRule, make_rule
@@ -83,21 +86,29 @@ class Options:
             value = _number(name, getattr(self, name))
             if not value > 0:
                 raise ValueError(f"{name} must be > 0, got {value!r}")
-        if self.node_limit is not None and self.node_limit < 1:
-            raise ValueError(f"node_limit must be >= 1 or None, got {self.node_limit!r}")
+        limit = self.node_limit
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise ValueError(f"node_limit must be an integer >= 1 or None, got {limit!r}")
         if not isinstance(self.threads, int) or self.threads < 1:
             raise ValueError(f"threads must be an integer >= 1, got {self.threads!r}")
         if self.selection not in SELECTIONS:
             raise ValueError(f"selection must be one of {SELECTIONS}, got {self.selection!r}")
+        if self.checkpoint is not None and not Path(self.checkpoint).absolute().parent.is_dir():
+            raise ValueError(f"checkpoint: there is no directory {Path(self.checkpoint).parent}")
         if self.resume and self.checkpoint is None:
             raise ValueError("resume=True needs checkpoint=PATH, the file to resume from")
 
 
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """The BLAS libraries in use; looking for them takes milliseconds."""
+    return ThreadpoolController()
+
+
 def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number, got {value!r}") from None
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return float(value)
 
 
 def solve(problem: Problem, **options: Any) -> Result:
@@ -151,8 +162,36 @@ def solve(problem: Problem, **options: Any) -> Result:
         known = ", ".join(Options.__dataclass_fields__)
         raise TypeError(f"{error}; the options of bnb.solve are: {known}") from None
     # Small matrices: BLAS threads only get in the way of each other and of `threads`.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _blas().limit(limits=1, user_api="blas"):
         return _Search(problem, checked).run()
+
+
+@contextmanager
+def _watched_interrupts(threads: int) -> Iterator[None]:
+    """Keep Ctrl-C from getting lost between threads that run OSQP.
+
+    OSQP installs a signal handler of its own while it solves; two solves at once can leave it
+    behind. A thread that waits for the signal does not depend on handlers.
+    """
+    if threads == 1 or not hasattr(signal, "sigtimedwait"):
+        yield
+        return
+    over = threading.Event()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+    def watch() -> None:
+        while not over.is_set():
+            if signal.sigtimedwait({signal.SIGINT}, 0.1) is not None:
+                _thread.interrupt_main()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _resident_mib() -> float:
@@ -185,6 +224,7 @@ class _Search:
         self.unbounded = False
         self.interrupted = False
         self.begun = False
+        self.current: Node | None = None  # in hand: neither open nor closed yet
         self.trace: list[TraceRow] = []
         self.tree: list[tuple[int, int, float, str]] = []
         self.started = self.saved = time.monotonic()
@@ -230,7 +270,8 @@ class _Search:
 
         previous = signal.signal(signal.SIGINT, on_signal)
         try:
-            yield
+            with _watched_interrupts(self.options.threads):
+                yield
         finally:
             signal.signal(signal.SIGINT, previous)
 
@@ -294,7 +335,8 @@ class _Search:
                         done, _ = wait(self.in_flight, timeout=0.5, return_when=FIRST_COMPLETED)
                         for future in sorted(done, key=lambda f: self.in_flight[f].number):
                             evaluation = future.result()
-                            self._process(self.in_flight.pop(future), evaluation)
+                            self._process(self.in_flight[future], evaluation)
+                            del self.in_flight[future]
                     self._report()
             finally:
                 for node in self.in_flight.values():
@@ -320,6 +362,7 @@ class _Search:
     def _process(self, node: Node, evaluation: Evaluation) -> None:
         """Take in an evaluated node: learn, try its solutions, and split or close it."""
         self.nodes += 1
+        self.current = node
         if node.evaluation is None:
             self.relaxation_seconds += evaluation.seconds or 0.0
             self.rule.learn(node, evaluation.bound)
@@ -335,6 +378,7 @@ class _Search:
             self._close(node, node.bound, "leaf")
         else:
             self._split(node, evaluation)
+        self.current = None
 
     def _split(self, node: Node, evaluation: Evaluation) -> None:
         candidate, children = self.rule.choose(
@@ -417,6 +461,8 @@ class _Search:
         if not self.begun:  # presolve may offer solutions before there is a root
             return -math.inf
         flying = min((node.bound for node in self.in_flight.values()), default=math.inf)
+        if self.current is not None:
+            flying = min(flying, self.current.bound)
         return min(self.settled, flying, self.queue.lowest_bound())
 
     # -- limits, callbacks, reports ---------------------------------------------------------
@@ -452,7 +498,7 @@ class _Search:
             self._offer("U", self.problem.accept(np.asarray(answer, dtype=float)))
 
     def _presented(self) -> np.ndarray | None:
-        return None if self.x is None else self.problem.present(self.x)
+        return None if self.x is None else np.array(self.problem.present(self.x))
 
     def _note(self, source: str) -> None:
         bound = min(self._bound(), self.objective)
@@ -524,6 +570,12 @@ class _Search:
         self.saved = time.monotonic()
 
     def _restore(self, data: dict[str, Any]) -> None:
+        try:
+            self._take_over(data)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"resume: the checkpoint is incomplete ({error!r})") from error
+
+    def _take_over(self, data: dict[str, Any]) -> None:
         self.nodes, self.pruned = data["nodes"], data["pruned"]
         self.probes, self.created = data["probes"], data["created"]
         self.explored, self.settled = data["explored"], float(data["settled"])

@@ -24,6 +24,8 @@ from .strengthen import Strengthener, free_curvature
 from .structure import find_structure, tighten_coefficients
 
 _INTEGRAL = 1e-6
+_WIDE = 1e6  # bounds beyond this are of little use to certify with: curvature is better
+_INFINITE = 1e20
 
 Warm = tuple[np.ndarray, np.ndarray]
 """A point and row multipliers to start a relaxation from."""
@@ -99,6 +101,8 @@ class MIQP(Problem):
         self.is_integer[self.binary] = True
         self.lb = validation.vector("lb", lb, n, -np.inf, infinite=True)
         self.ub = validation.vector("ub", ub, n, np.inf, infinite=True)
+        self.lb[self.lb <= -_INFINITE] = -np.inf
+        self.ub[self.ub >= _INFINITE] = np.inf
         validation.ordered("lb", self.lb, "ub", self.ub)
         self.lb[self.binary] = np.maximum(self.lb[self.binary], 0.0)
         self.ub[self.binary] = np.minimum(self.ub[self.binary], 1.0)
@@ -160,7 +164,9 @@ class MIQP(Problem):
         if self._recession():
             return self._unbounded_or_infeasible(goal)
         begin = time.perf_counter()
-        first = self.plain.solve(self._box.lb, self._box.ub, slack=self._slack(goal, np.inf))
+        first = self.plain.solve(
+            self._box.lb, self._box.ub, slack=self._slack(goal, np.inf), deadline=goal.deadline
+        )
         self._seconds += time.perf_counter() - begin
         if first.bound == np.inf:
             return Evaluation(np.inf)
@@ -183,11 +189,11 @@ class MIQP(Problem):
         self._box = Box(lb, ub)
         switchable = self.is_integer & (lb >= 0) & (ub <= 1)
         A, u = tighten_coefficients(self.A, self.l, self.u, lb, ub, switchable)
-        square = free_curvature(self.P, ~(np.isfinite(lb) & np.isfinite(ub)))
+        square = free_curvature(self.P, (lb < -_WIDE) | (ub > _WIDE))
         self._plain_qp = QP(
             self.P - sp.diags(2.0 * square), self.q, A, self.l, u, square, constant=self.constant
         )
-        found = find_structure(A, self.l, u, lb, ub, switchable)
+        found = find_structure(A, self.l, u, lb, ub, switchable, self.is_integer)
         self._pairs, self._rows = found.pairs.joined(self._links), found.rows
         return True
 
@@ -212,6 +218,7 @@ class MIQP(Problem):
                 found = workspace.solve(
                     self._box.lb, self._box.ub, cutoff=self._cutoff(finder, goal),
                     slack=self._slack(goal, finder.best), warm=_fitting(self._box.warm, qp),
+                    deadline=goal.deadline,
                 )
                 self._seconds += time.perf_counter() - begin
                 if found.bound > bound:
@@ -321,7 +328,8 @@ class MIQP(Problem):
         )
         assert relaxation is not None and qp is not None
         found = relaxation.solve(
-            lb, ub, cutoff=goal.cutoff, slack=self._slack(goal, np.inf), warm=_fitting(warm, qp)
+            lb, ub, cutoff=goal.cutoff, slack=self._slack(goal, np.inf), warm=_fitting(warm, qp),
+            deadline=goal.deadline,
         )
         self._seconds += time.perf_counter() - begin
         return found

@@ -165,7 +165,7 @@ class Strengthener:
             return np.zeros((0, len(lift))), np.zeros(0)
         _, R, pivot = scipy.linalg.qr(A.T, mode="economic", pivoting=True)
         diagonal = np.abs(np.diag(R))
-        rank = int(np.sum(diagonal > 1e-9 * diagonal[0]))
+        rank = int(np.sum(diagonal > 1e-5 * diagonal[0]))
         keep = np.sort(pivot[:rank])
         return A[keep], b[keep]
 

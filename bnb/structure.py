@@ -25,9 +25,9 @@ class Structure:
 
 def find_structure(
     A: sp.csr_matrix, l: np.ndarray, u: np.ndarray, lb: np.ndarray, ub: np.ndarray,  # noqa: E741
-    binary: np.ndarray,
+    binary: np.ndarray, integer: np.ndarray,
 ) -> Structure:
-    """Find rows x ≤ high·z and x ≥ low·z with z binary, in whatever scaling they are written.
+    """Find rows x ≤ high·z and x ≥ low·z with z binary, x continuous, in whatever scaling.
 
     A variable is switched if both ends of its interval become zero with z: an end that is zero by
     itself (lb = 0) counts. Bounds that hold anyway tighten the coefficients: with x ≤ ub and
@@ -47,7 +47,7 @@ def find_structure(
         for z in sorted(set(upper.get(x, {})) | set(lower.get(x, {}))):
             high = upper.get(x, {}).get(z, 0.0 if ub[x] == 0.0 else np.nan)
             low = lower.get(x, {}).get(z, 0.0 if lb[x] == 0.0 else np.nan)
-            if np.isnan(high) or np.isnan(low):
+            if np.isnan(high) or np.isnan(low) or integer[x]:
                 continue
             chosen[x] = (z, max(low, lb[x]) if low else low, min(high, ub[x]))
             break

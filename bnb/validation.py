@@ -60,7 +60,7 @@ def convex_matrix(name: str, value: Any, n: int) -> sp.csr_matrix:
     used = np.flatnonzero(np.diff(array.indptr))
     if used.size:
         smallest = smallest_eigenvalue(array, used)
-        if smallest < -1e-9 * size * len(used):
+        if smallest < -1e-13 * size * len(used):  # rounding, no more
             raise ValueError(
                 f"{name} must be positive semidefinite (a convex objective); its smallest "
                 f"eigenvalue is {smallest:.3g}"

@@ -138,8 +138,8 @@ class CSVMProblem(Problem):
 
     def prepare(self, goal: Goal) -> Evaluation | None:
         """Incumbents before the search: a sweep over soft margins, then swaps."""
-        if (self.budgets < -_ROUNDING).any():
-            return None
+        if (self.budgets < -_ROUNDING).any() or not self._propagated_root().any():
+            return None  # nothing to search for: infeasible, or all anchors are enforced
         out = np.empty(self.n + 1)
         lo, hi = self.lo.copy(), self.hi.copy()
         levels = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1e9])
@@ -154,6 +154,12 @@ class CSVMProblem(Problem):
             1e-6, _SWAP_WORK // self.n, out, value,
         )
         return Evaluation(-np.inf, [("H", out)])
+
+    def _propagated_root(self) -> np.ndarray:
+        """Which anchors are still free once the budgets have been looked at."""
+        status = np.zeros(self.m, np.int8)
+        self._propagate(status)
+        return status == FREE
 
     def evaluate(self, state: Node, goal: Goal) -> Evaluation:
         """Bound a node, fix what the bound decides, and look for an incumbent."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
+import time
+
 import numpy as np
 import osqp
 import scipy.sparse as sp
@@ -12,6 +15,11 @@ from .qp import QP, Solution
 _INFINITY = 1e20
 _LADDER = ((1e-4, 500), (1e-6, 2000), (1e-8, 6000))
 """(accuracy, iterations): each rung starts from where the last one stopped."""
+
+
+def _seconds_until(deadline: float) -> float:
+    """A time limit for OSQP: none in effect without a deadline, so that runs repeat."""
+    return float(min(max(deadline - time.monotonic(), 1e-3), 1e9))
 
 
 class OSQPWorkspace:
@@ -51,6 +59,7 @@ class OSQPWorkspace:
         cutoff: float = np.inf,
         slack: float = 0.0,
         warm: tuple[np.ndarray, np.ndarray] | None = None,
+        deadline: float = np.inf,
     ) -> Solution:
         """Solve the node with these bounds, as accurately as the search needs.
 
@@ -64,6 +73,8 @@ class OSQPWorkspace:
             A certified bound this close to the objective reached is accurate enough.
         warm : (x, y), optional
             Where to start; y has the rows' multipliers.
+        deadline : float
+            `time.monotonic` value after which to come back with what there is.
         """
         self._low[self._m:] = np.maximum(lb, -_INFINITY)
         self._high[self._m:] = np.minimum(ub, _INFINITY)
@@ -75,10 +86,12 @@ class OSQPWorkspace:
         for accuracy, limit in _LADDER:
             self._solver.update_settings(
                 eps_abs=accuracy, eps_rel=accuracy, max_iter=limit, eps_prim_inf=accuracy,
-                eps_dual_inf=1e-2 * accuracy,
+                eps_dual_inf=1e-2 * accuracy, time_limit=_seconds_until(deadline),
             )
             raw = self._solver.solve(raise_error=False)
             iterations += raw.info.iter
+            if raw.info.status_val == osqp.SolverStatus.OSQP_SIGINT:
+                _thread.interrupt_main()  # OSQP took the Ctrl-C: hand it on
             if self._proves_infeasible(raw, lb, ub):
                 return self._without_point(np.inf, lb, ub, iterations)
             if raw.x is None or not np.all(np.isfinite(raw.x)):
@@ -91,7 +104,8 @@ class OSQPWorkspace:
             found = self._certify(x, y, lb, ub, iterations)
             if best is None or found.bound > best.bound:
                 best = found
-            if best.bound >= cutoff or abs(found.objective - best.bound) <= slack:
+            enough = best.bound >= cutoff or abs(found.objective - best.bound) <= slack
+            if enough or time.monotonic() >= deadline:
                 break
         # Every rung failed: no news, and the search branches on.
         return best or self._without_point(-np.inf, lb, ub, iterations)

@@ -12,6 +12,8 @@ by `relaxations.certificate` like anybody else's.
 
 from __future__ import annotations
 
+import time
+
 import numba
 import numpy as np
 import scipy.linalg
@@ -214,6 +216,7 @@ class PerspectiveWorkspace:
         cutoff: float = np.inf,
         slack: float = 0.0,
         warm: tuple[np.ndarray, np.ndarray] | None = None,
+        deadline: float = np.inf,
     ) -> Solution:
         """Solve the node with these bounds; arguments as in `OSQPWorkspace.solve`."""
         qp = self._qp
@@ -238,7 +241,8 @@ class PerspectiveWorkspace:
             if best is None or bound > best.bound:
                 best = Solution(s, yr.copy(), bound, reduced, objective, chunk * _CHUNK)
             best.objective, best.x = objective, s.copy()  # the last point is the most accurate
-            if best.bound >= cutoff or abs(objective - best.bound) <= slack or stalled >= 6:
+            enough = best.bound >= cutoff or abs(objective - best.bound) <= slack
+            if enough or stalled >= 6 or time.monotonic() >= deadline:
                 break
             self._adapt(primal, dual)
         assert best is not None
