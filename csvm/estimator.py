@@ -273,7 +273,8 @@ class CSVM(ClassifierMixin, BaseEstimator):
         problem = model.problem(self.node_solver)
         result = bnb.solve(  # the problem knows best in which order to branch
             problem, branching="first", gap=self.gap, time_limit=self.time_limit,
-            threads=self.threads, verbose=self.verbose, start=None if kept is None else _start(problem, kept),
+            threads=self.threads, verbose=self.verbose,
+            start=None if kept is None else _start(problem, kept),
         )
         if result.x is not None:
             return _polish(problem, result)
