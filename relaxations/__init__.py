@@ -5,7 +5,7 @@ from .convexify import Convexification, Convexifier, Lifted, certified_split
 from .osqp_workspace import OSQPWorkspace
 from .perspective import PerspectiveWorkspace
 from .qp import QP, Pairs, Solution
-from .small_qp import ReducedSolver
+from .reduced import ReducedSolver
 
 __all__ = [
     "QP",

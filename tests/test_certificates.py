@@ -61,7 +61,7 @@ def test_workspaces_agree_with_an_independent_solver(seed):
     truth = convex_minimum(qp.P, qp.q, qp.A, qp.l, qp.u, lb, ub)
     rough, sharp = OSQPWorkspace(qp).solve(lb, ub), ReducedSolver(qp).solve(lb, ub)
     if truth == np.inf:
-        assert sharp.bound > 1e6 or sharp.bound == -np.inf or sharp.objective > 0
+        assert max(rough.bound, sharp.bound) == np.inf
         return
     for found, accuracy in ((rough, 1e-3), (sharp, 1e-6)):
         assert found.bound <= truth + 1e-6 * max(1.0, abs(truth))

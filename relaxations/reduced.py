@@ -32,42 +32,49 @@ class ReducedSolver:
         """Solve with these bounds; variables with lb = ub are constants."""
         qp, free = self._qp, np.flatnonzero(lb < ub)
         x, y = np.where(lb == ub, lb, 0.0), np.zeros(len(qp.l))
+        nothing = np.zeros(qp.n)
+        if self._misses_rows(x, free):
+            return Solution(x, y, np.inf, nothing, np.inf, 0)
         iterations = 0
         if free.size:
-            slope = self._hessian @ x + qp.q
-            block = sp.triu(self._hessian[free][:, free], format="csc")
-            size = max(np.abs(slope[free]).max(), 0.1 * np.abs(block.data).max(initial=0.0))
-            factor = 1.0 / size if size > 0.0 else 1.0
-            rows, sign, G, h, equal = self._cone_rows(free, x, lb, ub)
-            cones = [clarabel.ZeroConeT(equal), clarabel.NonnegativeConeT(len(h) - equal)]
-            raw = clarabel.DefaultSolver(
-                factor * block, factor * slope[free], G, h, cones, self._settings
-            ).solve()
-            iterations = raw.iterations
-            multipliers = np.asarray(raw.z)
-            kept = rows >= 0
-            np.add.at(y, rows[kept], (sign * multipliers)[kept])
+            point, y, factor, iterations = self._interior_point(free, x, lb, ub)
             if self._certifier.infeasible(y, lb, ub):
-                return Solution(x, y, np.inf, np.zeros(qp.n), np.inf, iterations)
+                return Solution(x, y, np.inf, nothing, np.inf, iterations)
             y /= factor
-            point = np.asarray(raw.x)
             if not np.all(np.isfinite(point)) or not np.all(np.isfinite(y)):
-                return Solution(
-                    np.clip(x, lb, ub), np.zeros(len(y)), -np.inf, np.zeros(qp.n), np.inf,
-                    iterations,
-                )
+                x, y = np.clip(x, lb, ub), np.zeros(len(y))
+                return Solution(x, y, -np.inf, nothing, np.inf, iterations)
             x[free] = np.clip(point, lb[free], ub[free])
-        elif self._misses_rows(x):
-            return Solution(x, y, np.inf, np.zeros(qp.n), np.inf, 0)
         bound, reduced = self._certifier.bound(x, y, lb, ub)
         objective = 0.5 * float(x @ (self._hessian @ x)) + float(qp.q @ x) + qp.constant
         return Solution(x, y, bound, reduced, objective, iterations)
 
-    def _misses_rows(self, x: np.ndarray) -> bool:
-        """Whether a completely fixed point breaks a row by more than any tolerance."""
+    def _interior_point(
+        self, free: np.ndarray, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, float, int]:
+        """Values of the free variables, multipliers of the scaled problem, its scale, steps."""
+        qp = self._qp
+        slope = self._hessian @ x + qp.q
+        block = sp.triu(self._hessian[free][:, free], format="csc")
+        size = max(np.abs(slope[free]).max(), 0.1 * np.abs(block.data).max(initial=0.0))
+        factor = 1.0 / size if size > 0.0 else 1.0
+        rows, sign, G, h, equal = self._cone_rows(free, x, lb, ub)
+        cones = [clarabel.ZeroConeT(equal), clarabel.NonnegativeConeT(len(h) - equal)]
+        raw = clarabel.DefaultSolver(
+            factor * block, factor * slope[free], G, h, cones, self._settings
+        ).solve()
+        y = np.zeros(len(qp.l))
+        kept = rows >= 0
+        np.add.at(y, rows[kept], (sign * np.asarray(raw.z))[kept])
+        return np.asarray(raw.x), y, factor, int(raw.iterations)
+
+    def _misses_rows(self, x: np.ndarray, free: np.ndarray) -> bool:
+        """Whether a row without free variables is broken by more than any tolerance."""
+        fixed = np.diff(sp.csr_matrix(self._columns[:, free]).indptr) == 0
         value = self._columns @ x
-        size = 1.0 + abs(self._columns) @ np.abs(x)
-        return bool(np.any((value > self._qp.u + 1e-6 * size) | (value < self._qp.l - 1e-6 * size)))
+        slack = 1e-6 * (1.0 + abs(self._columns) @ np.abs(x))
+        broken = (value > self._qp.u + slack) | (value < self._qp.l - slack)
+        return bool(np.any(broken & fixed))
 
     def _cone_rows(
         self, free: np.ndarray, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
