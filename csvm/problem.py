@@ -401,8 +401,10 @@ class CSVMProblem(Problem):
         if np.isfinite(objective):
             solutions.append(("L", np.append(scale * t[: self.n], beta)))
         candidates = [Candidate(self.m)] if free.size else []
-        if free.size and not np.isfinite(goal.cutoff):
-            # No incumbent, so nothing bounds the intercept: enforce anchors until there is one.
+        intervals = (node.b_u - node.b_l) / _WIDE
+        if free.size and not intervals <= 2.0 ** min(free.size, 30):
+            # More intervals than choices of anchors (without an incumbent nothing bounds the
+            # intercept): decide the anchors first.
             anchors = self.first + free
             margin = self.p[anchors] * (half[anchors] + hint)
             candidates = [Candidate(int(free[a])) for a in np.argsort(margin)[:_CANDIDATES]]

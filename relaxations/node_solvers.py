@@ -20,6 +20,8 @@ __all__ = ["AutoSolver", "NodeSolver", "OSQPSolver", "SMOSolver", "make_node_sol
 _LARGE = 1e6  # stands for an infinite end of a multiplier's interval inside OSQP
 _EACH_SIDE = 60  # violators taken into a working set from either side
 _OUTER = 40
+_EFFORTS = ((1e-1, 1000), (1e-2, 4000), (1e-4, 20000))
+"""(accuracy in units of the tolerance, iterations): harder when a solve hardly gained anything."""
 
 
 class NodeSolver(Protocol):
@@ -70,22 +72,28 @@ class OSQPSolver:
         self, K: np.ndarray, diag: np.ndarray, p: np.ndarray, lo: np.ndarray, hi: np.ndarray,
         t: np.ndarray, F: np.ndarray, tol: float, max_steps: int, target: float,
     ) -> tuple[int, float]:
-        """See `NodeSolver`; `max_steps` is for step-by-step solvers and not used."""
+        """See `NodeSolver`; `max_steps` is for step-by-step solvers and not used here."""
         value = 0.5 * float((p + F) @ t)
+        effort = 0
         for outer in range(_OUTER):
             W, violation = _working_set(t, F, lo, hi, tol)
             if violation <= tol or value > target:
                 return outer, violation
             workspace = self._workspace(len(W))
-            change = workspace.solve(K[np.ix_(W, W)], F[W], t[W], lo[W], hi[W], tol) - t[W]
+            change = workspace.solve(K[np.ix_(W, W)], F[W], t[W], lo[W], hi[W], tol, effort) - t[W]
             step = -0.5 * (K[:, W] @ change)
             gain = float(change @ F[W] + 0.5 * change @ step[W])
-            if gain <= 1e-9 * (1.0 + abs(value)):
-                return outer, violation
-            t[W] += change
-            F += step
-            value += gain
-        return _OUTER, _working_set(t, F, lo, hi, tol)[1]
+            if gain > 0.0:
+                t[W] += change
+                F += step
+                value += gain
+            if gain <= 1e-7 * (1.0 + abs(value)):
+                effort += 1
+                if effort == len(_EFFORTS):
+                    break
+        # What is left is below OSQP's accuracy: a few pair steps finish it.
+        steps, violation = solve_dual(K, diag, p, lo, hi, t, F, tol, 10 * t.size, target)
+        return outer + 1 + steps, violation
 
 
 class AutoSolver:
@@ -149,13 +157,13 @@ class _Workspace:
         self._solver.setup(
             pattern, np.zeros(size),
             sp.csc_matrix(np.vstack([np.ones((1, size)), np.eye(size)])),
-            np.zeros(size + 1), np.zeros(size + 1), verbose=False, max_iter=1000, scaling=10,
+            np.zeros(size + 1), np.zeros(size + 1), verbose=False, scaling=10,
             adaptive_rho_interval=50, check_termination=25, rho_is_vec=False,
         )
 
     def solve(
         self, K: np.ndarray, F: np.ndarray, t: np.ndarray, lo: np.ndarray, hi: np.ndarray,
-        tol: float,
+        tol: float, effort: int,
     ) -> np.ndarray:
         """The maximiser near t with the same sum as t; t itself if OSQP fails."""
         n = len(t)
@@ -171,37 +179,67 @@ class _Workspace:
         high[1 : n + 1] = np.minimum(hi / unit, _LARGE)
         start[:n] = t / unit
         self._solver.update(Px=P[self._rows, self._columns], q=q, l=low, u=high)
+        share, limit = _EFFORTS[effort]
         self._solver.update_settings(
-            eps_abs=0.1 * tol, eps_rel=0.1 * tol, polishing=tol < 1e-4
+            eps_abs=share * tol, eps_rel=share * tol, max_iter=limit, polishing=share * tol < 1e-5
         )
         self._solver.warm_start(x=start, y=np.zeros(self._size + 1))
         raw = self._solver.solve(raise_error=False)
         if raw.x is None or not np.all(np.isfinite(raw.x)):
             return t
-        return _restore_sum(unit * raw.x[:n], lo, hi, float(t.sum()))
+        return _restore_sum(unit * raw.x[:n], lo, hi, float(t.sum()), share * tol * unit)
 
 
 @njit(nogil=True, cache=True)
-def _restore_sum(s: np.ndarray, lo: np.ndarray, hi: np.ndarray, total: float) -> np.ndarray:
-    """Clip s + shift to the box with the shift that gives it this sum (up to rounding)."""
-    low, high = -1e-3, 1e-3
+def _restore_sum(
+    s: np.ndarray, lo: np.ndarray, hi: np.ndarray, total: float, near: float
+) -> np.ndarray:
+    """Clip s to the box, and shift what is not at a bound so that the sum is right.
+
+    What is within `near` of a bound is put there exactly: whether a multiplier is at its bound
+    decides which conditions of optimality it enters.
+    """
     out = s.copy()
-    for step in range(140):
-        if step < 40:  # widen until the shift is bracketed
+    inner = np.zeros(s.size, np.bool_)
+    for i in range(s.size):
+        out[i] = min(max(s[i], lo[i]), hi[i])
+        if out[i] <= lo[i] + near:
+            out[i] = lo[i]
+        elif out[i] >= hi[i] - near:
+            out[i] = hi[i]
+        else:
+            inner[i] = True
+    for _ in range(2):
+        if _shift_to_sum(out, lo, hi, total, inner):
+            break
+        inner[:] = True  # the inner ones alone cannot make up for it
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _shift_to_sum(
+    out: np.ndarray, lo: np.ndarray, hi: np.ndarray, total: float, inner: np.ndarray
+) -> bool:
+    """Shift the inner entries, within their box, until the sum is `total`; False if impossible."""
+    start = out.copy()
+    low, high = -1e-6, 1e-6
+    for step in range(160):
+        if step < 60:  # widen until the shift is bracketed
             shift = low if step % 2 == 0 else high
         else:
             shift = 0.5 * (low + high)
         current = 0.0
-        for i in range(s.size):
-            out[i] = min(max(s[i] + shift, lo[i]), hi[i])
+        for i in range(out.size):
+            if inner[i]:
+                out[i] = min(max(start[i] + shift, lo[i]), hi[i])
             current += out[i]
-        if step < 40:
-            if shift == low and current > total:
+        if step < 60:
+            if step % 2 == 0 and current > total:
                 low *= 4.0
-            elif shift == high and current < total:
+            elif step % 2 == 1 and current < total:
                 high *= 4.0
         elif current > total:
             high = shift
         else:
             low = shift
-    return out
+    return abs(current - total) <= 1e-12 * (1.0 + np.abs(out).sum())

@@ -47,7 +47,7 @@ def enumerate_node(problem, status=None, b_l=-np.inf, b_u=np.inf):
     return best
 
 
-def random_problem(seed):
+def random_problem(seed, node_solver="auto"):
     """Overlapping classes, one to three rates, weights, duplicates, label noise."""
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 8))
@@ -73,7 +73,7 @@ def random_problem(seed):
         weights *= rng.integers(1, 4, m)
     share = rng.uniform(0.3, 1.0, len(picked))
     required = np.ceil(share * weights.sum(axis=1))
-    return CSVMProblem(K, y, cost, weights, required)
+    return CSVMProblem(K, y, cost, weights, required, node_solver)
 
 
 class Audited(CSVMProblem):
@@ -91,9 +91,11 @@ class Audited(CSVMProblem):
         return found
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_optimum_and_every_bound_match_enumeration(seed):
-    problem = random_problem(seed)
+@pytest.mark.parametrize("seed, node_solver", [
+    *((seed, "auto") for seed in range(120)), *((seed, "osqp") for seed in range(120, 150)),
+])
+def test_optimum_and_every_bound_match_enumeration(seed, node_solver):
+    problem = random_problem(seed, node_solver)
     problem.__class__ = Audited
     best = enumerate_node(problem)
     result = solve(problem, gap=1e-6, branching="first", node_limit=3000)
@@ -103,6 +105,20 @@ def test_optimum_and_every_bound_match_enumeration(seed):
         assert result.objective == pytest.approx(best, rel=3e-6, abs=1e-7)
         assert result.bound <= best * (1 + 1e-6) + 1e-7
         assert problem.checked > 0
+
+
+@pytest.mark.parametrize("block", range(15))
+def test_both_node_solvers_find_the_enumerated_optimum(block):
+    for seed in range(1000 + 20 * block, 1020 + 20 * block):
+        best = enumerate_node(random_problem(seed))
+        for node_solver in ("smo", "osqp"):
+            result = solve(random_problem(seed, node_solver), branching="first", node_limit=30000)
+            if np.isinf(best):
+                assert np.isinf(result.objective)
+            else:
+                assert result.optimal
+                assert result.objective == pytest.approx(best, rel=2e-4, abs=1e-6)
+                assert result.bound <= best * (1 + 1e-6) + 1e-7
 
 
 def test_root_bound_without_incumbent_is_valid():
