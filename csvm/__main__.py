@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+
+from bnb import Reason
 
 from .anchors import Anchors
 from .estimator import CSVM
@@ -136,6 +140,9 @@ def _anchors(text: str) -> Anchors:
 
 def _fit(options: argparse.Namespace) -> int:
     constraints = tuple(parse_constraints(options.constraints or ["tpr>=0.9"]))
+    folder = Path(options.model).absolute().parent
+    if not os.access(folder, os.W_OK):  # better now than after a long fit
+        raise TableError(f"--model: {folder} is not a directory that can be written to")
     table = read_table(options.data)
     table.column(options.label)
     for name in options.drop:
@@ -168,6 +175,8 @@ def _fit(options: argparse.Namespace) -> int:
         model.fit((X - mean) / scale, labels)
     TableModel(model, names, mean, scale, options.label).save(options.model)
     _print_fit(model, options)
+    if model.result_.reason is Reason.INTERRUPT:
+        return INTERRUPTED
     return OK if model.result_.optimal else UNPROVEN
 
 

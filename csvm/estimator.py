@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import bnb
-from bnb import Result
+from bnb import Reason, Result, Status
 from bnb.result import relative_gap
 
 from . import persistence
@@ -236,6 +236,8 @@ class CSVM(ClassifierMixin, BaseEstimator):
                 continue
             if not isinstance(value, Real) or not float(value) > 0:
                 raise ValueError(f"{name} must be a number > 0, got {value!r}")
+            if name.startswith("C") and not np.isfinite(float(value)):
+                raise ValueError(f"{name} must be finite, got {value!r}")
         if self.kernel == "poly" and not (isinstance(self.degree, Integral) and self.degree >= 1):
             raise ValueError(f"degree must be an integer >= 1, got {self.degree!r}")
         if self.node_solver not in NODE_SOLVERS:
@@ -277,7 +279,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
             start=None if kept is None else _start(problem, kept),
         )
         if result.x is not None:
-            return _polish(problem, result)
+            return _polish(problem, result, self.gap)
         conflict = model.find_conflict(self.time_limit)
         if conflict is not None:
             raise InfeasibleRatesError(str(conflict))
@@ -403,7 +405,7 @@ def _start(
     return out if np.isfinite(value) and problem.check(out)[1] <= 1e-6 else None
 
 
-def _polish(problem: CSVMProblem, result: Result) -> Result:
+def _polish(problem: CSVMProblem, result: Result, gap: float) -> Result:
     """The same anchors kept, solved more accurately than the search needs to."""
     assert result.x is not None
     first, n = problem.first, problem.n
@@ -415,6 +417,8 @@ def _polish(problem: CSVMProblem, result: Result) -> Result:
     if objective > result.objective + 1e-9 * abs(result.objective):
         return result
     bound = min(result.bound, objective)
+    if relative_gap(objective, bound) <= gap:
+        result = replace(result, status=Status.OPTIMAL, reason=Reason.GAP)
     return replace(
         result, x=x, objective=objective, bound=bound, violation=violation,
         gap=relative_gap(objective, bound),
@@ -424,7 +428,7 @@ def _polish(problem: CSVMProblem, result: Result) -> Result:
 def _check_rates(rates: list[RateReport]) -> None:
     """The promise of the estimator, checked on what is returned."""
     for rate in rates:
-        tolerance = 1e-9 * max(1.0, rate.required)
+        tolerance = 1e-9 * rate.total
         if min(rate.counted, rate.achieved * rate.total) < rate.required - tolerance:
             raise RuntimeError(
                 f"the classifier found counts {rate.counted:g} anchors for {rate.rate}, but "

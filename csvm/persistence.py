@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def load_with_table(cls: Any, path: str | Path) -> tuple[Any, dict[str, Any] | N
             raise ValueError(f"it lacks {', '.join(missing)}")
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is not a model of csvm: {error}") from None
     parameters = text["parameters"]
     parameters["constraints"] = tuple(parse_constraints(parameters["constraints"]))

@@ -109,8 +109,12 @@ class CSVMProblem(Problem):
         self.diag = self.K.diagonal().copy()
         self.p = np.append(np.asarray(y, dtype=float), [0.0, 0.0])
         self.cost = np.ascontiguousarray(cost, dtype=float)
-        self.weights = np.ascontiguousarray(weights, dtype=float)
-        self.budgets = self.weights.sum(axis=1) - np.asarray(required, dtype=float)
+        # Counts in units of the heaviest anchor: tolerances must not depend on the user's unit.
+        weights = np.asarray(weights, dtype=float)
+        unit = weights.max(axis=1)
+        unit[unit == 0.0] = 1.0
+        self.weights = np.ascontiguousarray(weights / unit[:, None])
+        self.budgets = self.weights.sum(axis=1) - np.asarray(required, dtype=float) / unit
         # Where only exactly used budgets need be looked at; see relaxations.drop_bound.
         alone = (self.weights > 0).sum(axis=0) <= 1
         self.exact = np.all((self.weights == 0) | ((self.weights == 1) & alone), axis=1)
@@ -375,7 +379,7 @@ class CSVMProblem(Problem):
                 self.K, self.diag, p, lo, hi, t, F, 1e-6, 10 * t.size, target
             )
             last, value = value, max(value, certified_value(p, t, F, steps + t.size))
-            if violation <= 1e-6 or value >= target or value <= last + 1e-9 * abs(last):
+            if violation <= 1e-6 or value >= target or value <= last + 1e-12 * abs(last):
                 break
             extrapolate(self.K, p, lo, hi, t, before, F, target)
         if value >= hopeless:

@@ -20,6 +20,7 @@ __all__ = ["AutoSolver", "NodeSolver", "OSQPSolver", "SMOSolver", "make_node_sol
 _LARGE = 1e6  # stands for an infinite end of a multiplier's interval inside OSQP
 _EACH_SIDE = 60  # violators taken into a working set from either side
 _OUTER = 40
+_PATIENCE = 5000
 _EFFORTS = ((1e-1, 1000), (1e-2, 4000), (1e-4, 20000))
 """(accuracy in units of the tolerance, iterations): harder when a solve hardly gained anything."""
 
@@ -107,8 +108,9 @@ class AutoSolver:
         t: np.ndarray, F: np.ndarray, tol: float, max_steps: int, target: float,
     ) -> tuple[int, float]:
         """See `NodeSolver`."""
-        steps, violation = solve_dual(K, diag, p, lo, hi, t, F, tol, max_steps, target)
-        if steps >= max_steps and violation > tol:
+        patience = max(max_steps, _PATIENCE)  # steps are cheap where there are few points
+        steps, violation = solve_dual(K, diag, p, lo, hi, t, F, tol, patience, target)
+        if steps >= patience and violation > tol:
             more, violation = self._rescue.maximise(
                 K, diag, p, lo, hi, t, F, tol, max_steps, target
             )

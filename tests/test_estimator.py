@@ -374,3 +374,20 @@ def test_breast_cancer_end_to_end():
     fitted.fit(X, y)
     assert fitted.result_.optimal
     assert recall_score(y, fitted.predict(X), pos_label=0) > 0.95
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-9, 1.0, 1e6])
+def test_rates_do_not_depend_on_the_unit_of_the_weights(unit):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), np.where(rng.random(60) > 0.5, 1, -1)
+    model = csvm.CSVM(C=64, constraints=["tpr>=0.9"], threshold="none", anchors=np.arange(30))
+    model.fit(X, y, sample_weight=np.full(60, unit))
+    anchors = X[:30][y[:30] == 1]
+    assert np.mean(model.predict(anchors) == 1) >= 0.9
+    assert model.result_.objective == pytest.approx(122.69, abs=0.02)
+
+
+@pytest.mark.parametrize("name", ["C", "C_pos", "C_neg"])
+def test_infinite_costs_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name} must be finite"):
+        csvm.CSVM(**{name: np.inf}).fit(np.eye(8), [1, -1] * 4)
