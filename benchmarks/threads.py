@@ -21,7 +21,7 @@ def problem(n: int, seed: int) -> bnb.MIQP:
 
 def main() -> int:
     bnb.solve_miqp([[1.0]], [0.0], binary=[0])  # compile before the clock runs
-    for n, nodes in ((20, 4000), (60, 1000), (150, 200)):
+    for n, nodes in ((20, 2000), (60, 500), (300, 100)):
         spent = []
         for threads in (1, 2):
             clock: list[tuple[int, float]] = []
