@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from bnb.problem import Candidate, Evaluation, Goal, Problem
-from relaxations.drop_bound import ascend, soft_start
+from relaxations.drop_bound import Rates
+from relaxations.drop_game import DropGame, Dual, Mixture
 from relaxations.node_solvers import make_node_solver
 from relaxations.svm_dual import (
     certified_value,
@@ -32,12 +33,12 @@ _CHUNKS = 40
 _WIDE = 0.5  # an interval of the intercept that is halved before anything else is tried
 _FIRST_ROUNDS = 60
 _ROUNDS = 8
-_SPLIT_STEPS = 3
 _PATIENCE = 3
 _START_AGE, _MAX_AGE = 20, 40  # how many sets the frequencies of a node count for
 _BETA_SHARE = 0.3
 _CANDIDATES = 8
 _DECIDED = 0.9
+_RARE = 1e-3  # frequencies below this are not kept
 _SWAP_WORK = 300_000  # swaps tried before the search, times points
 
 
@@ -53,8 +54,10 @@ class Node:
         Interval of the intercept.
     t : ndarray (N,)
         Signed multipliers of the parent's bound.
-    u, C : ndarray (m,), ndarray (m, m)
-        Frequencies and covariance of the sets of anchors that the parent's bound played against.
+    u : ndarray (m,)
+        Frequencies of the anchors in the sets that the parent's bound played against.
+    C : ndarray (a, a)
+        Covariance of those whose frequency is not zero.
     age : int
         How many sets these were.
     """
@@ -126,19 +129,17 @@ class CSVMProblem(Problem):
 
     def _own_work_space(self) -> None:
         self.solver = make_node_solver(self.node_solver)
+        self.game = DropGame(self.solver, self.K)
         self._split = np.zeros((self.m, self.m))
-        self._kernel = self.K.copy()
-        self._kernel_diag = self.diag.copy()
 
     # -- the engine's side --------------------------------------------------------------------
 
     def root(self) -> Node:
         """Everything free."""
-        total = self.weights.sum(axis=1)
-        share = float(np.clip(np.max(self.budgets / np.maximum(total, 1e-300)), 0.0, 0.9))
-        u = np.full(self.m, share)
         status = np.zeros(self.m, np.int8)
-        return Node(status, -np.inf, np.inf, np.zeros(self.n + 2), u, np.diag(u * (1 - u)), 0)
+        return Node(
+            status, -np.inf, np.inf, np.zeros(self.n + 2), np.zeros(self.m), np.zeros((0, 0)), 0
+        )
 
     def prepare(self, goal: Goal) -> Evaluation | None:
         """Incumbents before the search: a sweep over soft margins, then swaps."""
@@ -192,8 +193,7 @@ class CSVMProblem(Problem):
             removed = min(removed, goal.cutoff)
         solutions = [] if goal.probe else self._round(node, goal.objective)
         candidates = self._candidates(node, free, middle - found, goal.cutoff - bound)
-        data = replace(node, C=node.C.astype(np.float16))
-        return Evaluation(bound, solutions, candidates, data, removed=removed)
+        return Evaluation(bound, solutions, candidates, node, removed=removed)
 
     def branch(self, state: Node, evaluation: Evaluation, candidate: Candidate) -> list[Node]:
         """Halve the interval of the intercept, or enforce and give up an anchor."""
@@ -239,9 +239,10 @@ class CSVMProblem(Problem):
     def decode(self, data: Any) -> Node:
         """The state back from `encode`."""
         u = np.array(data["u"])
+        kept = u[u > 0.0]
         return Node(
             np.array(data["status"], np.int8), data["b_l"], data["b_u"], np.array(data["t"]), u,
-            np.diag(u * (1 - u)), min(data["age"], 1),
+            np.diag(kept * (1 - kept)), min(data["age"], 1),
         )
 
     def fingerprint(self) -> str:
@@ -269,8 +270,7 @@ class CSVMProblem(Problem):
                 b_u = min(b_u, cutoff / negative - 1.0 + reach)
         removed = cutoff if b_l > state.b_l or b_u < state.b_u else np.inf
         node = replace(
-            state, b_l=b_l, b_u=b_u, status=state.status.copy(), t=state.t.copy(),
-            u=state.u.copy(), C=state.C.astype(float),
+            state, b_l=b_l, b_u=b_u, status=state.status.copy(), t=state.t.copy()
         )
         return node, removed
 
@@ -283,7 +283,7 @@ class CSVMProblem(Problem):
         status[(status == FREE) & too_heavy] = ENFORCED
         return np.minimum(left, self.weights @ (status == FREE))
 
-    def _boxes(self, node: Node) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _dual(self, node: Node) -> Dual:
         """Linear term and box of t.
 
         Anchors given up need not have margin above one: a classifier that gives them more counts
@@ -298,46 +298,39 @@ class CSVMProblem(Problem):
             p[-2], hi[-2] = node.b_l, np.inf
         if np.isfinite(node.b_u):
             p[-1], lo[-1] = node.b_u, -np.inf
-        return p, lo, hi
+        return Dual(p, lo, hi)
 
     def _play(
         self, node: Node, free: np.ndarray, left: np.ndarray, cutoff: float
     ) -> tuple[float, float, bool]:
         """Drop bound of the node, which learns from it, and whether it fixed any anchor."""
-        p, lo, hi = self._boxes(node)
-        np.clip(node.t, lo, hi, out=node.t)
-        block = np.ix_(free, free)
-        weights = np.ascontiguousarray(self.weights[:, free])
-        u, C, split = node.u[free], node.C[block], self._split[block]
-        loss, mu = np.zeros((2, free.size)), np.zeros((2, left.size))
-        ends = np.zeros(2)
+        dual = self._dual(node)
+        np.clip(node.t, dual.lo, dual.hi, out=node.t)
+        rates = Rates(np.ascontiguousarray(self.weights[:, free]), left, self.exact)
+        variables = free + self.first
         fresh = node.age == 0
         if fresh:
-            soft_start(
-                self.solver, self.K, self.diag, p, lo, hi, node.t, free + self.first, weights, left,
-                self.exact, u,
-            )
-            C[:] = np.diag(u * (1.0 - u))
-            node.age = _START_AGE
-        bound, middle, played = ascend(
-            self.solver, self.K, self.diag, self._kernel, self._kernel_diag, p, lo, hi, node.t,
-            free + self.first, weights, left, self.exact, u, C, node.age, split, cutoff,
-            _FIRST_ROUNDS if fresh else _ROUNDS, _SPLIT_STEPS,
-            3 * _PATIENCE if fresh else _PATIENCE, loss, mu, ends,
+            mixture = self.game.soft_start(dual, variables, rates, node.t)
+            mixture.age = _START_AGE
+        else:
+            mixture = _recall(node, free)
+        block = np.ix_(free, free)
+        split = self._split[block]
+        played = self.game.play(
+            dual, variables, rates, node.t, mixture, split, cutoff,
+            _FIRST_ROUNDS if fresh else _ROUNDS, 3 * _PATIENCE if fresh else _PATIENCE,
         )
         self._split[block] = split
-        node.u[:] = 0.0
-        node.u[free] = u
-        node.C[block] = C
-        node.age = min(node.age + played, _MAX_AGE)
-        if bound >= cutoff:
-            return bound, middle, False
-        reduced = loss - mu @ weights
-        if_given_up = (ends[:, None] + np.maximum(-reduced, 0.0)).min(axis=0)
-        if_enforced = (ends[:, None] + np.maximum(reduced, 0.0)).min(axis=0)
+        _remember(node, free, mixture)
+        found = played.certificate
+        if found.bound >= cutoff:
+            return found.bound, played.middle, False
+        ends, reduced = found.ends[:, None], found.reduced
+        if_given_up = (ends + np.maximum(-reduced, 0.0)).min(axis=0)
+        if_enforced = (ends + np.maximum(reduced, 0.0)).min(axis=0)
         node.status[free[if_given_up >= cutoff]] = ENFORCED
         node.status[free[if_enforced >= cutoff]] = GIVEN_UP
-        return bound, middle, bool(node.status[free].any())
+        return found.bound, played.middle, bool(node.status[free].any())
 
     def _shave_interval(
         self, node: Node, free: np.ndarray, cutoff: float
@@ -363,7 +356,8 @@ class CSVMProblem(Problem):
         self, node: Node, free: np.ndarray, cutoff: float
     ) -> tuple[float, np.ndarray, np.ndarray, float]:
         """Certified bound of the node without its free anchors, t, K t / 2 and the intercept."""
-        p, lo, hi = self._boxes(node)
+        dual = self._dual(node)
+        p, lo, hi = dual.p, dual.lo, dual.hi
         lo[self.first + free] = 0.0
         hi[self.first + free] = 0.0
         t = node.t
@@ -438,6 +432,23 @@ class CSVMProblem(Problem):
         u = node.u[free]
         order = np.argsort(np.where(u < _DECIDED, -u, 0.0), kind="stable")[:_CANDIDATES]
         return [Candidate(int(free[a]), float(u[a]), float(1.0 - u[a])) for a in order]
+
+
+def _recall(node: Node, free: np.ndarray) -> Mixture:
+    """The mixture that the node remembers, over its free anchors."""
+    C = np.zeros((node.u.size, node.u.size))
+    known = np.flatnonzero(node.u > 0.0)
+    C[np.ix_(known, known)] = node.C
+    return Mixture(node.u[free], C[np.ix_(free, free)], node.age)
+
+
+def _remember(node: Node, free: np.ndarray, mixture: Mixture) -> None:
+    """Keep what is worth keeping of the mixture."""
+    known = np.flatnonzero(mixture.u > _RARE)
+    node.u = np.zeros(node.u.size)
+    node.u[free[known]] = mixture.u[known]
+    node.C = mixture.C[np.ix_(known, known)].astype(np.float32)
+    node.age = min(mixture.age, _MAX_AGE)
 
 
 def _middle(b_l: float, b_u: float) -> float:

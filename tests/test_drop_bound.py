@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxations.drop_bound import allowed_loss, certify, policy_terms, top_sum, worst_set
+from relaxations.drop_bound import Rates, allowed_loss, drop_bound, top_sum, worst_set
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -48,8 +48,10 @@ def test_top_sum_is_an_upper_bound_and_nearly_exact(seed):
         row = np.round(row, 1)
     count = int(rng.integers(1, row.size + 1))
     exact = np.sort(row)[-count:].sum()
-    bound, _ = top_sum(row, count, rng.normal())
+    bound, _ = top_sum(row, count, rng.normal(), -np.inf)
     assert bound >= exact - 1e-9 * (1 + np.abs(row).sum())
+    bound, _ = top_sum(row, count, rng.normal(), 0.0)
+    assert bound >= np.maximum(np.sort(row)[-count:], 0.0).sum() - 1e-9 * (1 + np.abs(row).sum())
 
 
 @settings(max_examples=300, deadline=None)
@@ -80,12 +82,11 @@ def test_certified_bound_is_below_the_value_of_every_set_at_both_ends(seed):
     p = np.append(rng.choice([-1.0, 1.0], n), np.sort(rng.normal(size=2)))
     t = np.append(p[:n] * rng.exponential(size=n), [0.0, 0.0])
     free = np.arange(n - m, n)
+    t[free[rng.random(m) < rng.choice([0.0, 0.5])]] = 0.0  # idle anchors are left out
     S = np.zeros((m, m))
-    loss, mu, ends = np.empty((2, m)), np.empty((2, budgets.size)), np.empty(2)
-    chosen = np.zeros(m, bool)
-    bound, ceiling = certify(
-        policy_terms(K, p, t, 0.5 * K @ t, free), S, np.empty((m, m)),
-        np.zeros((budgets.size, m)), weights, budgets, exact, 10, loss, mu, ends, chosen,
+    bars = np.zeros((budgets.size, m))
+    found = drop_bound(
+        K, p, t, 0.5 * K @ t, free, Rates(weights, budgets, exact), S, bars, 10
     )
     values = []
     for v in allowed_sets(weights, budgets, exact):
@@ -93,13 +94,13 @@ def test_certified_bound_is_below_the_value_of_every_set_at_both_ends(seed):
         rest[free[v]] = 0.0
         inner = p[:n] @ rest[:n] - 0.25 * rest @ K @ rest
         value = [inner - b * rest.sum() for b in p[n:]]
-        reduced = loss - mu @ weights
         for e in range(2):  # what the fixing rules say about sets with and without j
-            assert np.all(ends[e] + np.maximum(-reduced[e, v], 0.0) <= value[e] + 1e-8)
-            assert np.all(ends[e] + np.maximum(reduced[e, ~v], 0.0) <= value[e] + 1e-8)
+            end, reduced = found.ends[e], found.reduced[e]
+            assert np.all(end + np.maximum(-reduced[v], 0.0) <= value[e] + 1e-8)
+            assert np.all(end + np.maximum(reduced[~v], 0.0) <= value[e] + 1e-8)
         values.append(min(value))
-    assert bound <= min(values) + 1e-8
-    assert ceiling >= min(values) - 1e-8
+    assert found.bound <= min(values) + 1e-8
+    assert found.ceiling >= min(values) - 1e-8
     np.testing.assert_allclose(S, -S.T, atol=1e-12)
 
 
@@ -108,12 +109,13 @@ def test_certified_bound_is_below_the_value_of_every_set_at_both_ends(seed):
 def test_worst_set_is_allowed_and_its_loss_is_what_it_says(seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 9))
-    weights, budgets, _ = random_rates(rng, m)
+    weights, budgets, exact = random_rates(rng, m)
     B = rng.normal(size=(m, m))
     B = B + B.T
     np.fill_diagonal(B, 0.0)
     linear = rng.normal(size=m)
     chosen = np.zeros(m, bool)
-    loss = worst_set(linear, B, weights, budgets, rng.permutation(m), chosen)
+    loss = worst_set(linear, B, weights, budgets, exact, rng.permutation(m), chosen)
+    assert np.all((weights @ chosen)[exact] == budgets[exact])
     assert np.all(weights @ chosen <= budgets + 1e-9)
     assert loss == pytest.approx(linear[chosen].sum() + B[np.ix_(chosen, chosen)].sum(), abs=1e-9)

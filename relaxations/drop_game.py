@@ -1,0 +1,427 @@
+"""The game that finds a good t for the drop bound.
+
+Which t is best?  ``min_V value(V)`` (see `relaxations.drop_bound`) is concave in t, so t is played
+against V: V answers t with the worst set it finds, t answers the average of the sets seen so far.
+With u_j the frequency of j and C the covariance of the sets, that answer is one more node dual, in
+x_j = (1 - u_j) t_j, with kernel K_jk (1 + C_jk / ((1 - u_j)(1 - u_k))) on the free anchors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from .drop_bound import Certificate, Rates, drop_bound
+from .node_solvers import NodeSolver
+from .svm_dual import gradient, intercept
+
+__all__ = ["DropGame", "Dual", "Mixture", "Played"]
+
+_MAX_FREQUENCY = 0.98
+_MEMORY = 12
+_NEGLIGIBLE = 1e-6  # share of the largest multiplier below which one is put to zero
+_SPLIT_STEPS = 3
+
+
+@dataclass
+class Dual:
+    """A node dual: linear term (the intercept's interval in the last two places) and box of t."""
+
+    p: np.ndarray
+    lo: np.ndarray
+    hi: np.ndarray
+
+
+@dataclass
+class Mixture:
+    """Frequencies u and covariance C of the sets seen so far, and how many these were."""
+
+    u: np.ndarray
+    C: np.ndarray
+    age: int
+
+
+@dataclass
+class Played:
+    """What a game gave: the best certificate, and what its bound would be at mid-interval."""
+
+    certificate: Certificate
+    middle: float
+
+
+class DropGame:
+    """Raises the drop bound of nodes that share a kernel matrix.
+
+    Parameters
+    ----------
+    solver : NodeSolver
+        Solves the answers' duals.
+    K : ndarray (N, N)
+        Kernel matrix padded by two zero rows.
+    """
+
+    def __init__(self, solver: NodeSolver, K: np.ndarray) -> None:
+        self._solver = solver
+        self._K, self._diag = K, K.diagonal().copy()
+        self._kernel, self._kernel_diag = K.copy(), self._diag.copy()
+
+    def soft_start(
+        self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray
+    ) -> Mixture:
+        """A start for `play`: the best of a range of soft margins.
+
+        Every free anchor's multiplier is capped at the same level, which is doubled from solve to
+        solve; t with the best drop bound is kept (in place).  The frequencies are put in proportion
+        to the anchors' slack at that level.
+        """
+        x, F = t.copy(), np.empty(t.size)
+        top, low = dual.hi.copy(), dual.lo.copy()
+        S, bars = np.zeros((free.size, free.size)), np.zeros((len(rates.budgets), free.size))
+        u = np.zeros(free.size)
+        best = -np.inf
+        for k in range(-8, 5):
+            top[free] = np.minimum(dual.hi[free], 2.0**k)
+            low[free] = np.maximum(dual.lo[free], -(2.0**k))
+            x[free] = np.clip(x[free], low[free], top[free])
+            _close_sum(x)
+            gradient(self._K, dual.p, x, F)
+            self._solver.maximise(
+                self._K, self._diag, dual.p, low, top, x, F, 1e-3, 20 * t.size, np.inf
+            )
+            policy = x.copy()
+            policy[-2:] = 0.0
+            found = drop_bound(self._K, dual.p, policy, dual.p - F, free, rates, S, bars, 1)
+            if found.bound > best:
+                best = found.bound
+                t[:] = policy
+                beta = intercept(x, F, low, top)
+                u[:] = np.maximum((F[free] - beta) * np.sign(dual.p[free]), 0.0)
+        _spread(u, rates.weights, rates.budgets)
+        return Mixture(u, np.diag(u * (1.0 - u)), 0)
+
+    def play(
+        self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, mixture: Mixture,
+        S: np.ndarray, target: float, rounds: int, patience: int,
+    ) -> Played:
+        """Raise the drop bound of a node by playing t against the sets.
+
+        Parameters
+        ----------
+        dual : Dual
+        free : ndarray of int (m,)
+            Variables that may be dropped.
+        rates : Rates
+            Over the free anchors.
+        t : ndarray (N,)
+            Start, improved in place: the t of the best bound.  The last two entries stay zero.
+        mixture : Mixture
+            Sets seen so far; in place.
+        S : ndarray (m, m)
+            Split of the quadratic term; improved in place.
+        target : float
+            Stop when the bound reaches this.
+        rounds, patience : int
+            Rounds of the game, and rounds without progress.
+
+        Returns
+        -------
+        Played
+        """
+        K, p = self._K, dual.p
+        t[-2:] = 0.0
+        now = _Policy.of(K, t)
+        best, best_at = None, now
+        x = self._start_of_answer(now.t, free, mixture.u)
+        bars = np.zeros((len(rates.budgets), free.size))
+        memory = np.zeros((_MEMORY, free.size), np.bool_)
+        mark, stale = -np.inf, 0
+        for r in range(rounds):
+            found = drop_bound(K, p, now.t, now.half, free, rates, S, bars, _SPLIT_STEPS)
+            if best is None or found.bound > best.bound:
+                best, best_at = found, now
+            missing = target - best.bound
+            if missing <= 0.0 or r == rounds - 1:
+                break
+            if best.bound - mark > 0.03 * missing:
+                mark, stale = best.bound, 0
+            else:
+                stale += 1
+                if stale >= patience:
+                    break
+            average_in(found.chosen, 2.0 / (mixture.age + 4.0), mixture.u, mixture.C)
+            mixture.age += 1
+            memory[r % _MEMORY] = found.chosen
+            answer = self._answer(dual, free, mixture, x, missing)
+            # A step that did not help is taken back: from the best, which now knows one more set.
+            pull = _best_pull(
+                K, p, best_at.t, best_at.half, answer.t, answer.half, free, memory,
+                min(r + 1, _MEMORY),
+            )
+            now = best_at.towards(answer, pull)
+            now.forget_negligible(K, free)
+        assert best is not None
+        t[:] = best_at.t
+        at_middle = p.copy()
+        at_middle[-2:] = 0.5 * (p[-2] + p[-1])
+        middle = drop_bound(K, at_middle, best_at.t, best_at.half, free, rates, S, bars, 1)
+        return Played(best, middle.bound)
+
+    def _start_of_answer(self, t: np.ndarray, free: np.ndarray, u: np.ndarray) -> _Policy:
+        """``x = (1 - u) t`` with the intercept's variables, and K x / 2."""
+        x = t.copy()
+        x[free] *= 1.0 - np.minimum(u, _MAX_FREQUENCY)
+        _close_sum(x)
+        return _Policy.of(self._K, x)
+
+    def _answer(
+        self, dual: Dual, free: np.ndarray, mixture: Mixture, x: _Policy, missing: float
+    ) -> _Policy:
+        """The best t against the mixture; x is its last answer, updated."""
+        K, kernel, kernel_diag = self._K, self._kernel, self._kernel_diag
+        F = np.empty(x.t.size)
+        mixed = np.flatnonzero((mixture.u > 0.0) | (x.t[free] != 0.0))
+        u, C, anchors = mixture.u[mixed], mixture.C[np.ix_(mixed, mixed)], free[mixed]
+        _pose_answer(K, kernel, kernel_diag, dual.p, anchors, u, C, x.t, x.half, F)
+        # A violation of tol costs about tol times the mass: a tenth of what is still missing.
+        tol = min(max(0.1 * missing / max(np.abs(x.t).sum(), 1e-12), 1e-6), 1e-3)
+        self._solver.maximise(
+            kernel, kernel_diag, dual.p, dual.lo, dual.hi, x.t, F, tol, 20 * F.size, np.inf
+        )
+        _read_answer(K, self._diag, kernel, kernel_diag, dual.p, anchors, x.t, x.half, F)
+        answer = _Policy(np.empty(F.size), np.empty(F.size))
+        _expand(K, x.t, x.half, anchors, u, answer.t, answer.half)
+        return answer
+
+
+@dataclass
+class _Policy:
+    """Multipliers t and K t / 2."""
+
+    t: np.ndarray
+    half: np.ndarray
+
+    @classmethod
+    def of(cls, K: np.ndarray, t: np.ndarray) -> _Policy:
+        """With K t / 2 computed."""
+        minus_half = np.empty(t.size)
+        gradient(K, np.zeros(t.size), t, minus_half)
+        return cls(t.copy(), -minus_half)
+
+    def towards(self, other: _Policy, share: float) -> _Policy:
+        """The policy that lies `share` of the way to the other."""
+        return _Policy(
+            self.t + share * (other.t - self.t), self.half + share * (other.half - self.half)
+        )
+
+    def forget_negligible(self, K: np.ndarray, free: np.ndarray) -> None:
+        """Put multipliers of free anchors that are hardly there to zero: idle anchors are cheap."""
+        size = np.abs(self.t[free])
+        for j in free[(size > 0.0) & (size < _NEGLIGIBLE * size.max())]:
+            self.half -= 0.5 * self.t[j] * K[j]
+            self.t[j] = 0.0
+
+
+@njit(nogil=True, cache=True)
+def average_in(chosen: np.ndarray, share: float, u: np.ndarray, C: np.ndarray) -> None:
+    """Mix a set into the frequencies u and the covariance C with the given share."""
+    m = u.size
+    away = np.empty(m)
+    for j in range(m):
+        away[j] = (1.0 if chosen[j] else 0.0) - u[j]
+        u[j] += share * away[j]
+    for j in range(m):
+        for k in range(m):
+            C[j, k] = (1.0 - share) * (C[j, k] + share * away[j] * away[k])
+
+
+@njit(nogil=True, cache=True)
+def _pose_answer(
+    K: np.ndarray,
+    kernel: np.ndarray,
+    kernel_diag: np.ndarray,
+    p: np.ndarray,
+    free: np.ndarray,
+    u: np.ndarray,
+    C: np.ndarray,
+    x: np.ndarray,
+    half: np.ndarray,
+    F: np.ndarray,
+) -> None:
+    """Write the kernel and the gradient F of the answer's dual in x = (1 - u) t.
+
+    ``kernel`` and ``kernel_diag`` are copies of K and its diagonal of which the block of the free
+    anchors is overwritten; ``half`` is K x / 2.
+    """
+    m = free.size
+    z = np.empty(m)
+    for a in range(m):
+        z[a] = 1.0 - min(u[a], _MAX_FREQUENCY)
+    for a in range(m):
+        j = free[a]
+        for b in range(a + 1):
+            k = free[b]
+            kernel[j, k] = K[j, k] * (1.0 + C[a, b] / (z[a] * z[b]))
+            kernel[k, j] = kernel[j, k]
+        kernel_diag[j] = kernel[j, j]
+    for i in range(x.size):
+        F[i] = p[i] - half[i]
+    for a in range(m):
+        j = free[a]
+        for b in range(m):
+            k = free[b]
+            F[j] -= 0.5 * (kernel[j, k] - K[j, k]) * x[k]
+
+
+@njit(nogil=True, cache=True)
+def _read_answer(
+    K: np.ndarray,
+    diag: np.ndarray,
+    kernel: np.ndarray,
+    kernel_diag: np.ndarray,
+    p: np.ndarray,
+    free: np.ndarray,
+    x: np.ndarray,
+    half: np.ndarray,
+    F: np.ndarray,
+) -> None:
+    """Update ``half`` = K x / 2 from the gradient of the solved dual, and restore the kernel."""
+    m = free.size
+    for i in range(x.size):
+        half[i] = p[i] - F[i]
+    for a in range(m):
+        j = free[a]
+        for b in range(m):
+            k = free[b]
+            half[j] -= 0.5 * (kernel[j, k] - K[j, k]) * x[k]
+    for a in range(m):
+        j = free[a]
+        for b in range(m):
+            kernel[j, free[b]] = K[j, free[b]]
+        kernel_diag[j] = diag[j]
+
+
+@njit(nogil=True, cache=True)
+def _expand(
+    K: np.ndarray,
+    x: np.ndarray,
+    half_x: np.ndarray,
+    free: np.ndarray,
+    u: np.ndarray,
+    t: np.ndarray,
+    half_t: np.ndarray,
+) -> None:
+    """Write t = x / (1 - u) on the free anchors, x elsewhere, and K t / 2."""
+    n = t.size
+    t[:] = x
+    t[n - 2:] = 0.0
+    half_t[:] = half_x
+    for a in range(free.size):
+        j = free[a]
+        if x[j] != 0.0:
+            extra = x[j] * (1.0 / (1.0 - min(u[a], _MAX_FREQUENCY)) - 1.0)
+            t[j] += extra
+            row = K[j]
+            for i in range(n):
+                half_t[i] += 0.5 * extra * row[i]
+
+
+@njit(nogil=True, cache=True)
+def _rest(
+    K: np.ndarray,
+    p: np.ndarray,
+    s: np.ndarray,
+    half_s: np.ndarray,
+    t: np.ndarray,
+    half_t: np.ndarray,
+    free: np.ndarray,
+    chosen: np.ndarray,
+) -> tuple[float, float, float]:
+    """Linear, quadratic and intercept part of t once the chosen anchors are gone.
+
+    For s = t they are p't, t'Kt / 4 and sum(t) of what is left; else the quadratic part is the
+    mixed term s'Kt / 4.
+    """
+    linear = 0.0
+    quadratic = 0.0
+    sigma = 0.0
+    for i in range(t.size):
+        linear += p[i] * t[i]
+        quadratic += 0.5 * s[i] * half_t[i]
+        sigma += t[i]
+    for a in range(free.size):
+        if chosen[a]:
+            j = free[a]
+            linear -= p[j] * t[j]
+            sigma -= t[j]
+            quadratic -= 0.5 * (s[j] * half_t[j] + t[j] * half_s[j])
+            for b in range(free.size):
+                if chosen[b]:
+                    quadratic += 0.25 * s[j] * t[free[b]] * K[j, free[b]]
+    return linear, quadratic, sigma
+
+
+@njit(nogil=True, cache=True)
+def _best_pull(
+    K: np.ndarray,
+    p: np.ndarray,
+    t: np.ndarray,
+    half_t: np.ndarray,
+    answer: np.ndarray,
+    half_answer: np.ndarray,
+    free: np.ndarray,
+    memory: np.ndarray,
+    count: int,
+) -> float:
+    """How far to go from t towards the answer: best against the last sets on a grid of shares."""
+    n = t.size
+    b_l = p[n - 2]
+    b_u = p[n - 1]
+    best = -np.inf
+    best_pull = 0.0
+    terms = np.empty((count, 7))
+    for s in range(count):
+        l0, q0, s0 = _rest(K, p, t, half_t, t, half_t, free, memory[s])
+        l1, q1, s1 = _rest(K, p, answer, half_answer, answer, half_answer, free, memory[s])
+        _, q01, _ = _rest(K, p, t, half_t, answer, half_answer, free, memory[s])
+        terms[s] = np.array((l0, q0, s0, l1, q1, s1, q01))
+    for k in range(7):
+        pull = 0.5 ** k if k < 6 else 0.0
+        keep = 1.0 - pull
+        worst = np.inf
+        for s in range(count):
+            l0, q0, s0, l1, q1, s1, q01 = terms[s]
+            sigma = keep * s0 + pull * s1
+            value = keep * l0 + pull * l1 - keep * keep * q0 - pull * pull * q1
+            value -= 2.0 * keep * pull * q01 + max(b_l * sigma, b_u * sigma)
+            worst = min(worst, value)
+        if worst > best:
+            best = worst
+            best_pull = pull
+    return max(best_pull, 0.02)
+
+
+@njit(nogil=True, cache=True)
+def _spread(u: np.ndarray, weights: np.ndarray, budgets: np.ndarray) -> None:
+    """Scale u so that it uses up the first budget it meets, every entry within [0.01, 0.9]."""
+    base = np.maximum(u, 1e-9)
+    factor = 1.0
+    for _ in range(60):
+        u[:] = np.minimum(np.maximum(factor * base, 0.01), 0.9)
+        ratio = np.inf
+        for rate in range(budgets.size):
+            ratio = min(ratio, budgets[rate] / max(np.dot(weights[rate], u), 1e-12))
+        if abs(ratio - 1.0) < 0.01:
+            break
+        factor *= ratio
+
+
+@njit(nogil=True, cache=True)
+def _close_sum(x: np.ndarray) -> None:
+    """Let the intercept's variables, the last two of x, restore ``sum(x) = 0``."""
+    n = x.size
+    x[n - 2:] = 0.0
+    sigma = x.sum()
+    x[n - 2] = max(-sigma, 0.0)
+    x[n - 1] = min(-sigma, 0.0)
