@@ -54,25 +54,6 @@ class Rates:
     budgets: np.ndarray
     exact: np.ndarray
 
-    def with_loss(self, idle: np.ndarray) -> tuple[np.ndarray, Rates]:
-        """The anchors that matter once the `idle` ones cost nothing, sorted by rate.
-
-        Where there are enough idle anchors to use up a budget, the others need not use it up.  A
-        rate that is short of them keeps all its anchors.
-        """
-        short = self.exact & (self.weights @ idle < self.budgets)
-        active = np.flatnonzero(~idle | (self.weights[short] > 0.0).any(axis=0))
-        if len(self.budgets) > 1:
-            active = active[np.argsort(self.weights[:, active].argmax(axis=0), kind="stable")]
-        return active, Rates(np.ascontiguousarray(self.weights[:, active]), self.budgets, short)
-
-    def starts(self) -> np.ndarray:
-        """Where each rate begins if every anchor counts one in a single rate; else nothing."""
-        if not (np.all((self.weights == 0) | (self.weights == 1))
-                and np.all(self.weights.sum(axis=0) == 1)):
-            return np.zeros(0, np.int64)
-        return np.append(0, np.cumsum(self.weights.sum(axis=1))).astype(np.int64)
-
 
 @dataclass
 class Certificate:
@@ -122,23 +103,116 @@ def drop_bound(
     -------
     Certificate
     """
-    active, sets = rates.with_loss(t[free] == 0.0)
-    block = np.ix_(active, active)
-    split, prices = S[block], bars[:, active]
-    m, rows = active.size, len(sets.budgets)
-    loss, mu, ends = np.zeros((2, m)), np.zeros((2, rows)), np.zeros(2)
-    picked = np.zeros(m, np.bool_)
-    terms = policy_terms(K, p, t, half, free[active])
-    bound, ceiling = certify(
-        terms, split, prices, sets.weights, sets.budgets, sets.exact, sets.starts(), steps, loss,
-        mu, ends, picked,
-    )
-    S[block], bars[:, active] = split, prices
-    reduced = -mu @ rates.weights
-    reduced[:, active] += loss
     chosen = np.zeros(free.size, np.bool_)
-    chosen[active] = picked
+    reduced, ends = np.zeros((2, free.size)), np.zeros(2)
+    bound, ceiling = _drop_bound(
+        K, p, t, half, free, rates.weights, rates.budgets, rates.exact, S, bars, steps, chosen,
+        reduced, ends,
+    )
     return Certificate(bound, ceiling, chosen, reduced, ends)
+
+
+@njit(nogil=True, cache=True)
+def _drop_bound(
+    K: np.ndarray,
+    p: np.ndarray,
+    t: np.ndarray,
+    half: np.ndarray,
+    free: np.ndarray,
+    weights: np.ndarray,
+    budgets: np.ndarray,
+    exact: np.ndarray,
+    S: np.ndarray,
+    bars: np.ndarray,
+    steps: int,
+    chosen: np.ndarray,
+    reduced: np.ndarray,
+    ends: np.ndarray,
+) -> tuple[float, float]:
+    """`certify` on the anchors that matter, and what it says about all of them."""
+    rates = budgets.size
+    short = np.zeros(rates, np.bool_)
+    active = _with_loss(t[free] == 0.0, weights, budgets, exact, short)
+    m = active.size
+    split = np.empty((m, m))
+    prices = np.empty((rates, m))
+    counts = np.empty((rates, m))
+    for a in range(m):
+        for b in range(m):
+            split[a, b] = S[active[a], active[b]]
+        for rate in range(rates):
+            prices[rate, a] = bars[rate, active[a]]
+            counts[rate, a] = weights[rate, active[a]]
+    loss = np.zeros((2, m))
+    mu = np.zeros((2, rates))
+    picked = np.zeros(m, np.bool_)
+    bound, ceiling = certify(
+        policy_terms(K, p, t, half, free[active]), split, prices, counts, budgets, short,
+        _starts(counts), steps, loss, mu, ends, picked,
+    )
+    for e in range(2):
+        for j in range(free.size):
+            for rate in range(rates):
+                reduced[e, j] -= mu[e, rate] * weights[rate, j]
+    for a in range(m):
+        j = active[a]
+        chosen[j] = picked[a]
+        reduced[0, j] += loss[0, a]
+        reduced[1, j] += loss[1, a]
+        for rate in range(rates):
+            bars[rate, j] = prices[rate, a]
+        for b in range(m):
+            S[j, active[b]] = split[a, b]
+    return bound, ceiling
+
+
+@njit(nogil=True, cache=True)
+def _with_loss(
+    idle: np.ndarray, weights: np.ndarray, budgets: np.ndarray, exact: np.ndarray,
+    short: np.ndarray,
+) -> np.ndarray:
+    """The anchors that matter when the idle ones cost nothing, sorted by rate.
+
+    Where there are enough idle anchors to use up a budget, the others need not use it up.  A rate
+    that is ``short`` of them (written) keeps all its anchors and stays exact.
+    """
+    rates, m = weights.shape
+    for rate in range(rates):
+        spare = 0.0
+        for j in range(m):
+            if idle[j]:
+                spare += weights[rate, j]
+        short[rate] = exact[rate] and spare < budgets[rate]
+    active = np.empty(m, np.int64)
+    count = 0
+    seen = np.zeros(m, np.bool_)
+    for rate in range(rates + 1):  # anchors in no rate come last
+        for j in range(m):
+            member = rate == rates or weights[rate, j] > 0.0
+            if member and not seen[j]:
+                seen[j] = True
+                if not idle[j] or (rate < rates and short[rate]):
+                    active[count] = j
+                    count += 1
+    return active[:count]
+
+
+@njit(nogil=True, cache=True)
+def _starts(weights: np.ndarray) -> np.ndarray:
+    """Where each rate begins if every anchor counts one in a single rate; else nothing."""
+    rates, m = weights.shape
+    starts = np.zeros(rates + 1, np.int64)
+    for j in range(m):
+        total = 0.0
+        for rate in range(rates):
+            if weights[rate, j] == 1.0:
+                starts[rate + 1] += 1
+            total += abs(weights[rate, j])
+            if weights[rate, j] != 0.0 and weights[rate, j] != 1.0:
+                return np.zeros(0, np.int64)
+        if total != 1.0:
+            return np.zeros(0, np.int64)
+    return np.cumsum(starts)
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "contract"})
@@ -285,7 +359,7 @@ def worst_set(
     weights: np.ndarray,
     budgets: np.ndarray,
     exact: np.ndarray,
-    order: np.ndarray,
+    guess: np.ndarray,
     chosen: np.ndarray,
 ) -> float:
     """A set of large loss ``sum_V linear_j + sum_{j != k in V} B_jk``: greedy, then best moves.
@@ -296,8 +370,8 @@ def worst_set(
         a_j + B_jj.
     B : ndarray (m, m)
     weights, budgets, exact : see `allowed_loss`
-    order : ndarray of int
-        In which order to fill the budgets.
+    guess : ndarray (m,)
+        What each anchor may add to the loss: the budgets are filled in this order.
     chosen : ndarray of bool (m,)
         Written: the set.
 
@@ -310,7 +384,9 @@ def worst_set(
     used = np.zeros(budgets.size)
     marginal = linear.copy()
     chosen[:] = False
-    for j in order:
+    for j in np.argsort(-guess):
+        if guess[j] <= 0.0 and not np.any(exact):
+            break
         if _fits(used, weights, budgets, exact, -1, j):
             _toggle(j, 1.0, B, weights, marginal, used, chosen)
     for _ in range(4 * m):
@@ -436,7 +512,7 @@ def certify(
     bars : ndarray (L, m)
         Prices of each anchor's companions, improved in place.
     weights, budgets, exact : see `allowed_loss`
-    starts : see `Rates.starts`
+    starts : see `_starts`
     steps : int
         Evaluations of the bound.
     loss, mu, ends : ndarray (2, m), (2, L), (2,)
@@ -484,7 +560,7 @@ def certify(
             for j in range(m):
                 tilted[j] = linear[j] - b[end] * share[j]
             ceiling = value - b[end] * sigma - worst_set(
-                tilted, B, weights, budgets, exact, np.argsort(-trial[end]), chosen
+                tilted, B, weights, budgets, exact, trial[end], chosen
             )
         if step == steps - 1 or not _resplit(
             M, bars, trial[end], trial_mu[end], weights, ceiling - bound
