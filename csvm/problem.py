@@ -35,7 +35,7 @@ _FIRST_ROUNDS = 60
 _ROUNDS = 8
 _PATIENCE = 3
 _START_AGE, _MAX_AGE = 20, 40  # how many sets the frequencies of a node count for
-_BETA_SHARE = 0.3
+_BETA_SHARE = 0.6
 _CANDIDATES = 8
 _DECIDED = 0.9
 _RARE = 1e-3  # frequencies below this are not kept
@@ -314,13 +314,10 @@ class CSVMProblem(Problem):
             mixture.age = _START_AGE
         else:
             mixture = _recall(node, free)
-        block = np.ix_(free, free)
-        split = self._split[block]
         played = self.game.play(
-            dual, variables, rates, node.t, mixture, split, cutoff,
+            dual, variables, rates, node.t, mixture, self._split, cutoff,
             _FIRST_ROUNDS if fresh else _ROUNDS, 3 * _PATIENCE if fresh else _PATIENCE,
         )
-        self._split[block] = split
         _remember(node, free, mixture)
         found = played.certificate
         if found.bound >= cutoff:
@@ -436,10 +433,12 @@ class CSVMProblem(Problem):
 
 def _recall(node: Node, free: np.ndarray) -> Mixture:
     """The mixture that the node remembers, over its free anchors."""
-    C = np.zeros((node.u.size, node.u.size))
     known = np.flatnonzero(node.u > 0.0)
-    C[np.ix_(known, known)] = node.C
-    return Mixture(node.u[free], C[np.ix_(free, free)], node.age)
+    still = np.flatnonzero(node.status[known] == FREE)
+    place = np.searchsorted(free, known[still])
+    C = np.zeros((free.size, free.size))
+    C[np.ix_(place, place)] = node.C[np.ix_(still, still)]
+    return Mixture(node.u[free], C, node.age)
 
 
 def _remember(node: Node, free: np.ndarray, mixture: Mixture) -> None:

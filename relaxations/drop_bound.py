@@ -94,8 +94,11 @@ def drop_bound(
         The variables that may be dropped.
     rates : Rates
         Over the free anchors.
-    S, bars : ndarray (m, m), (L, m)
-        Split and prices of companions; improved in place, worth keeping from call to call.
+    S : ndarray (M, M)
+        Split over all M anchors, which are the last variables before those of the intercept;
+        improved in place, worth keeping from call to call.
+    bars : ndarray (L, m)
+        Prices of the free anchors' companions; likewise.
     steps : int
         Evaluations of the bound, between which the split is improved.
 
@@ -133,13 +136,14 @@ def _drop_bound(
     rates = budgets.size
     short = np.zeros(rates, np.bool_)
     active = _with_loss(t[free] == 0.0, weights, budgets, exact, short)
+    place = free[active] - (t.size - 2 - S.shape[0])
     m = active.size
     split = np.empty((m, m))
     prices = np.empty((rates, m))
     counts = np.empty((rates, m))
     for a in range(m):
         for b in range(m):
-            split[a, b] = S[active[a], active[b]]
+            split[a, b] = S[place[a], place[b]]
         for rate in range(rates):
             prices[rate, a] = bars[rate, active[a]]
             counts[rate, a] = weights[rate, active[a]]
@@ -162,7 +166,7 @@ def _drop_bound(
         for rate in range(rates):
             bars[rate, j] = prices[rate, a]
         for b in range(m):
-            S[j, active[b]] = split[a, b]
+            S[place[a], place[b]] = split[a, b]
     return bound, ceiling
 
 

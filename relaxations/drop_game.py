@@ -78,7 +78,8 @@ class DropGame:
         """
         x, F = t.copy(), np.empty(t.size)
         top, low = dual.hi.copy(), dual.lo.copy()
-        S, bars = np.zeros((free.size, free.size)), np.zeros((len(rates.budgets), free.size))
+        anchors = t.size - 2 - free.min()
+        S, bars = np.zeros((anchors, anchors)), np.zeros((len(rates.budgets), free.size))
         u = np.zeros(free.size)
         best = -np.inf
         for k in range(-8, 5):
@@ -118,8 +119,8 @@ class DropGame:
             Start, improved in place: the t of the best bound.  The last two entries stay zero.
         mixture : Mixture
             Sets seen so far; in place.
-        S : ndarray (m, m)
-            Split of the quadratic term; improved in place.
+        S : ndarray (M, M)
+            Split of the quadratic term over all anchors; improved in place.
         target : float
             Stop when the bound reaches this.
         rounds, patience : int
