@@ -39,7 +39,7 @@ _BETA_SHARE = 0.6
 _CANDIDATES = 8
 _DECIDED = 0.9
 _RARE = 1e-3  # frequencies below this are not kept
-_SWAP_WORK = 300_000  # swaps tried before the search, times points
+_SWAP_WORK = 40_000  # swaps tried before the search, times points
 
 
 @dataclass
