@@ -1,0 +1,68 @@
+"""Xpress: 200 rows and columns together in the community edition."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+import xpress as xp
+
+from ..model import Model
+from .answer import INTEGRALITY, Answer, Recorder, TooLargeError
+
+
+def solve(model: Model, limit: float, gap: float) -> Answer:
+    try:
+        return _solve(model, limit, gap)
+    except (xp.SolverError, xp.InterfaceError, xp.ModelError) as error:
+        if "licen" in str(error).lower() or "size" in str(error).lower():
+            raise TooLargeError(str(error)) from None
+        raise
+
+
+def _solve(model: Model, limit: float, gap: float) -> Answer:
+    xp.setOutputEnabled(False)
+    A, rhs, senses = model.one_sided()
+    if model.indicators is not None:
+        anchors = A.shape[0] + np.arange(len(model.indicators.h))
+        A = sp.csr_matrix(sp.vstack([A, model.indicators.G]))
+        rhs = np.concatenate([rhs, model.indicators.h])
+        senses += "G" * len(anchors)
+    columns = sp.csc_matrix(A)
+    P = model.triangle()
+    whole = np.flatnonzero(model.kinds != "C")
+    solver = xp.problem()
+    solver.loadMIQP(
+        probname="", rowtype=list(senses), rhs=rhs, rng=None, objcoef=model.q,
+        start=columns.indptr, collen=None, rowind=columns.indices, rowcoef=columns.data,
+        lb=np.maximum(model.lb, -xp.infinity), ub=np.minimum(model.ub, xp.infinity),
+        objqcol1=P.row, objqcol2=P.col, objqcoef=P.data,
+        coltype=model.kinds[whole].tolist(), entind=whole, limit=None, settype=None, setstart=None,
+        setind=None, refval=None,
+    )
+    solver.chgObj([-1], [-model.constant])
+    if model.indicators is not None:
+        solver.setIndicators(
+            anchors.tolist(), model.indicators.switch.tolist(), [1] * len(anchors)
+        )
+    solver.controls.threads, solver.controls.timelimit = 1, limit
+    solver.controls.miprelstop, solver.controls.mipabsstop = gap, 0.0
+    solver.controls.miptol = max(INTEGRALITY, 1e-9)
+    record = Recorder()
+
+    def watch(problem: xp.problem, *_: object) -> None:
+        best, bound = problem.attributes.mipbestobjval, problem.attributes.bestbound
+        record(*(v if abs(v) < 1e20 else float(np.copysign(np.inf, v)) for v in (best, bound)))
+
+    solver.addcbintsol(watch, None, 0)
+    solver.addcbprenode(watch, None, 0)
+    record.start()
+    solver.optimize()
+    seconds = record.seconds
+    status = solver.attributes.solstatus
+    found = status in (xp.SolStatus.OPTIMAL, xp.SolStatus.FEASIBLE)
+    return Answer(
+        "optimal" if status == xp.SolStatus.OPTIMAL
+        else "limit" if solver.attributes.stopstatus == xp.constants.STOP_TIMELIMIT else str(status),
+        np.array(solver.getSolution()) if found else None, solver.attributes.bestbound,
+        solver.attributes.nodes, seconds, record.trace,
+    )
