@@ -39,7 +39,7 @@ PAPER = (
 WISCONSIN_BUDGET = 15  # its own target leaves nothing to give up
 WEIGHTS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 QPLIB = ("QPLIB_3871", "QPLIB_3980", "QPLIB_3913")
-SMALL_SHARE = 0.15  # of the anchors may be given up in samples: their Hoeffding term would allow none
+SMALL_SHARE = 0.15  # of a sample's anchors may be given up: Hoeffding's term would allow none
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Runs jobs (instance, solver, formulation), one row of a CSV each; finished ones are not repeated."""
+"""Runs jobs (instance, solver, formulation): a row of a CSV each, finished ones not repeated."""
 
 from __future__ import annotations
 

@@ -58,9 +58,10 @@ class Peer:
     def version(self) -> str | None:
         """The version of its package, None if anything it needs is missing."""
         try:
-            return [metadata.version(name) for name in self.packages][0]
+            versions = [metadata.version(name) for name in self.packages]
         except metadata.PackageNotFoundError:
             return None
+        return versions[0]
 
 
 PEERS = {

@@ -25,10 +25,10 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
     solver = environment.createModel()
     solver.setParam(COPT.Param.Logging, 0)
     x = solver.addMVar(len(model.q), lb=model.lb, ub=model.ub, vtype=model.kinds.tolist())
-    equal, upper, lower = model.split_rows()
-    for rows, sense, side in ((equal, "==", model.u), (upper, "<=", model.u), (lower, ">=", model.l)):
-        if rows.any():
-            _add(solver, model.A[rows] @ x, sense, side[rows])
+    A, rhs, senses = model.one_sided()
+    for sense in sorted(set(senses)):
+        mine = np.array(list(senses)) == sense
+        solver.addMConstr(A[mine], x, sense, rhs[mine])
     solver.setObjective(0.5 * (x @ model.P @ x) + model.q @ x + model.constant, COPT.MINIMIZE)
     if model.indicators is not None:
         variables = x.tolist()
@@ -56,15 +56,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
     status = {COPT.OPTIMAL: "optimal", COPT.TIMEOUT: "limit", COPT.INFEASIBLE: "infeasible"}
     return Answer(
         status.get(solver.status, f"status {solver.status}"),
-        np.array([v.x for v in solver.getVars()]) if solver.hasmipsol else None, solver.bestbnd, solver.nodecnt, seconds,
-        record.trace,
+        np.array([v.x for v in solver.getVars()]) if solver.hasmipsol else None,
+        solver.bestbnd, solver.nodecnt, seconds, record.trace,
     )
 
-
-def _add(solver: cp.Model, rows: cp.MLinExpr, sense: str, side: np.ndarray) -> None:
-    if sense == "==":
-        solver.addConstrs(rows == side)
-    elif sense == "<=":
-        solver.addConstrs(rows <= side)
-    else:
-        solver.addConstrs(rows >= side)

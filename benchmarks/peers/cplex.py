@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import cplex
 import numpy as np
 import scipy.sparse as sp
@@ -62,8 +64,7 @@ def _build(solver: cplex.Cplex, model: Model) -> None:
     )
     A, rhs, senses = model.one_sided()
     solver.linear_constraints.add(lin_expr=_pairs(A), senses=senses, rhs=rhs.tolist())
-    P = sp.csr_matrix(model.P)
-    solver.objective.set_quadratic(_pairs(P))
+    solver.objective.set_quadratic(_pairs(model.P))
     solver.objective.set_offset(model.constant)
     if model.indicators is not None:
         rows = _pairs(model.indicators.G)
@@ -77,5 +78,5 @@ def _pairs(matrix: sp.csr_matrix) -> list[cplex.SparsePair]:
     ends = matrix.indptr
     return [
         cplex.SparsePair(matrix.indices[a:b].tolist(), matrix.data[a:b].tolist())
-        for a, b in zip(ends[:-1], ends[1:], strict=True)
+        for a, b in pairwise(ends)
     ]

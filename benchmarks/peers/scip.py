@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from pyscipopt import SCIP_EVENTTYPE, Eventhdlr
+from pyscipopt import SCIP_EVENTTYPE, Eventhdlr, quicksum
 from pyscipopt import Model as Solver
-from pyscipopt import quicksum
 
 from ..model import Model
 from .answer import Answer, Recorder

@@ -22,8 +22,8 @@ def main() -> None:
     except TooLargeError as error:
         pipe.send(TooLargeError(str(error)))
     except Exception as error:  # every solver has errors of its own; they need not be picklable
-        lines = str(error).strip().splitlines()
-        pipe.send(PeerError(f"{type(error).__name__}: {lines[0] if lines else ''}"))
+        text = " ".join(str(error).split())
+        pipe.send(PeerError(f"{type(error).__name__}: {text[:100]}"))
 
 
 if __name__ == "__main__":

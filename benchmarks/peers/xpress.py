@@ -14,7 +14,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
     try:
         return _solve(model, limit, gap)
     except (xp.SolverError, xp.InterfaceError, xp.ModelError) as error:
-        if "licen" in str(error).lower() or "size" in str(error).lower():
+        if "too many rows and columns" in str(error):
             raise TooLargeError(str(error)) from None
         raise
 
@@ -46,7 +46,7 @@ def _solve(model: Model, limit: float, gap: float) -> Answer:
         )
     solver.controls.threads, solver.controls.timelimit = 1, limit
     solver.controls.miprelstop, solver.controls.mipabsstop = gap, 0.0
-    solver.controls.miptol = max(INTEGRALITY, 1e-9)
+    solver.controls.miptol = INTEGRALITY
     record = Recorder()
 
     def watch(problem: xp.problem, *_: object) -> None:
@@ -60,9 +60,9 @@ def _solve(model: Model, limit: float, gap: float) -> Answer:
     seconds = record.seconds
     status = solver.attributes.solstatus
     found = status in (xp.SolStatus.OPTIMAL, xp.SolStatus.FEASIBLE)
+    stopped = solver.attributes.stopstatus == xp.constants.STOP_TIMELIMIT
     return Answer(
-        "optimal" if status == xp.SolStatus.OPTIMAL
-        else "limit" if solver.attributes.stopstatus == xp.constants.STOP_TIMELIMIT else str(status),
+        "optimal" if status == xp.SolStatus.OPTIMAL else "limit" if stopped else str(status),
         np.array(solver.getSolution()) if found else None, solver.attributes.bestbound,
         solver.attributes.nodes, seconds, record.trace,
     )
