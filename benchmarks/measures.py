@@ -16,7 +16,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 def shifted_mean(values: Sequence[float], shift: float) -> float:
     """Shifted geometric mean: easy problems, with a node or a millisecond, do not decide it."""
-    return geometric_mean(np.asarray(values, dtype=float) + shift) - shift
+    return geometric_mean([value + shift for value in values]) - shift
 
 
 def relative_gap(objective: float, bound: float) -> float:

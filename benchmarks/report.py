@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from importlib import metadata
 from pathlib import Path
@@ -241,12 +241,14 @@ def _percent(share: float) -> str:
 
 def pictures(rows: Sequence[Outcome], figures: Sequence[Figure], folder: Path) -> None:
     """nodes, profiles and scaling, as SVG and as PNG."""
-    table = credited(rows)
-    lean = credited(rows, "nodes")
-    for name, draw, data in (("nodes", draw_nodes, lean), ("profiles", draw_profiles, table),
-                             ("scaling", draw_scaling, figures)):
+    drawings: dict[str, Callable[[plt.Axes], None]] = {
+        "nodes": lambda axes: draw_nodes(axes, credited(rows, "nodes")),
+        "profiles": lambda axes: draw_profiles(axes, credited(rows)),
+        "scaling": lambda axes: draw_scaling(axes, figures),
+    }
+    for name, draw in drawings.items():
         figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-        draw(axes, data)
+        draw(axes)
         for ending in ("svg", "png"):
             figure.savefig(folder / f"{name}.{ending}", dpi=150)
         plt.close(figure)

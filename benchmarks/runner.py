@@ -6,9 +6,10 @@ import csv
 import functools
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -111,7 +112,7 @@ class Job:
     def _run_ours(self) -> Outcome:
         problem = self.instance.problem()
         result = bnb.solve(problem, gap=GAP, time_limit=self.limit, **self.instance.options)
-        size = (problem.n, problem.m) if hasattr(problem, "first") else problem.A.shape[::-1]
+        size = problem.A.shape[::-1] if isinstance(problem, bnb.MIQP) else (problem.n, problem.m)
         row = self._row(our_version(), *size)
         row.relaxation_seconds = result.relaxation_seconds
         row.objective, row.violation = result.objective, result.violation
@@ -170,7 +171,9 @@ def read(path: Path) -> list[Outcome]:
     """All rows; of several with the same key the last."""
     if not path.exists():
         return []
-    convert = {"float": float, "int": int, "str": str, "bool": lambda text: text == "True"}
+    convert: dict[str, Callable[[str], Any]] = {
+        "float": float, "int": int, "str": str, "bool": lambda text: text == "True",
+    }
     rows: dict[tuple, Outcome] = {}
     with path.open(newline="") as file:
         for record in csv.DictReader(file):

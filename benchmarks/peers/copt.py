@@ -49,7 +49,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
     try:
         solver.solve()
     except cp.CoptError as error:
-        if "size" in str(error).lower() or "licen" in str(error).lower():
+        if "(LICENSE)" in str(error):
             raise TooLargeError(str(error)) from None
         raise
     seconds = record.seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 from pyscipopt import SCIP_EVENTTYPE, Eventhdlr, quicksum
 from pyscipopt import Model as Solver
 
@@ -78,7 +79,7 @@ def _build(solver: Solver, x: list, model: Model) -> None:
             )
 
 
-def _row(A, i: int, x: list):
+def _row(A: sp.csr_matrix, i: int, x: list) -> object:
     begin, end = A.indptr[i], A.indptr[i + 1]
     return quicksum(A.data[k] * x[A.indices[k]] for k in range(begin, end))
 

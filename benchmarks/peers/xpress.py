@@ -49,18 +49,19 @@ def _solve(model: Model, limit: float, gap: float) -> Answer:
     solver.controls.miptol = INTEGRALITY
     record = Recorder()
 
-    def watch(problem: xp.problem, *_: object) -> None:
+    def watch(problem: xp.problem, *_: object) -> int:
         best, bound = problem.attributes.mipbestobjval, problem.attributes.bestbound
         record(*(v if abs(v) < 1e20 else float(np.copysign(np.inf, v)) for v in (best, bound)))
+        return 0
 
-    solver.addcbintsol(watch, None, 0)
-    solver.addcbprenode(watch, None, 0)
+    solver.addIntsolCallback(watch, None, 0)
+    solver.addPrenodeCallback(watch, None, 0)
     record.start()
     solver.optimize()
     seconds = record.seconds
     status = solver.attributes.solstatus
     found = status in (xp.SolStatus.OPTIMAL, xp.SolStatus.FEASIBLE)
-    stopped = solver.attributes.stopstatus == xp.constants.STOP_TIMELIMIT
+    stopped = solver.attributes.solvestatus == xp.SolveStatus.STOPPED
     return Answer(
         "optimal" if status == xp.SolStatus.OPTIMAL else "limit" if stopped else str(status),
         np.array(solver.getSolution()) if found else None, solver.attributes.bestbound,
