@@ -58,8 +58,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"not installed, left out: {', '.join(absent)}")
     solvers = [name for name in wanted if name not in absent]
     limit = options.limit or (QUICK_LIMIT if options.quick else FULL_LIMIT)
+    todo = jobs(chosen(options), solvers, limit)
+    if not todo:
+        print("nothing to run")
+        return 0
     options.out.mkdir(parents=True, exist_ok=True)
-    rows = run(jobs(chosen(options), solvers, limit), options.out / "results.csv")
+    rows = run(todo, options.out / "results.csv")
     figures = parts(options.out / "parts.csv", quick=options.quick)
     contradictions = cross_check(rows)
     (options.out / "summary.md").write_text(markdown(rows, figures, absent, contradictions))

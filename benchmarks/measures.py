@@ -62,24 +62,25 @@ def profile(
     Parameters
     ----------
     seconds : mapping from solver to times, one per instance
-        Infinite where the instance was not solved.
+        Infinite where the instance was not solved, NaN where the solver could not take it. Times
+        below a millisecond count as one.
     factors : sequence of float
 
     Returns
     -------
     dict of ndarray
-        For each solver and factor, the share of the instances that it solved within that factor of
-        the fastest solver. An instance that nobody solved counts for nobody.
+        For each solver and factor, the share of the instances it took that it solved within that
+        factor of the fastest solver.
     """
-    table = np.array([seconds[name] for name in seconds], dtype=float)
-    best = table.min(axis=0)
-    with np.errstate(invalid="ignore"):
-        ratios = np.where(np.isfinite(table), table / np.maximum(best, 1e-3), np.inf)
-    ratios[table <= 1e-3] = 1.0
-    return {
-        name: np.array([np.mean(row <= factor) for factor in factors])
-        for name, row in zip(seconds, ratios, strict=True)
-    }
+    table = np.maximum([seconds[name] for name in seconds], 1e-3)
+    best = np.fmin.reduce(table)
+    shares = {}
+    for name, row in zip(seconds, table, strict=True):
+        solved = np.isfinite(row)
+        ratios = row[solved] / best[solved]
+        taken = max(1, int((~np.isnan(row)).sum()))
+        shares[name] = np.array([(ratios <= factor).sum() / taken for factor in factors])
+    return shares
 
 
 def disagreements(answers: Sequence[tuple[str, bool, float, float]], gap: float) -> list[str]:

@@ -180,15 +180,15 @@ def markdown(
     table = credited(rows)
     limits = sorted({row.limit for row in rows})
     mine = [r for r in rows if r.solver == OURS]
-    overhead = 1.0 - sum(r.relaxation_seconds for r in mine) / max(
-        sum(r.seconds for r in mine), 1e-9
-    )
+    overhead = ""
+    if mine:
+        share = sum(r.relaxation_seconds for r in mine) / sum(r.seconds for r in mine)
+        overhead = f" Time of csvm outside relaxations: {_percent(1.0 - share)}."
     verdict = "none" if not contradictions else "".join(f"\n  - {c}" for c in contradictions)
     parts = [
         f"## Results of {date.today().isoformat()}", "", *machine(rows, absent), "",
         f"Time limit {', '.join(f'{v:g}' for v in limits)} s, relative gap {GAP:g}, one thread. "
-        f"Contradictions between solvers: {verdict}. "
-        f"Time of ours outside relaxations: {_percent(overhead)}.",
+        f"Contradictions between solvers: {verdict}.{overhead}",
         "", "### By family", "",
         f"Shifted geometric means (shifts {NODE_SHIFT:g} nodes and {SECOND_SHIFT:g} s): nodes over "
         "what the solver solved, seconds over all it took with the limit for what stayed open. Of "
@@ -196,6 +196,8 @@ def markdown(
         "fewest nodes for nodes. Integral: mean primal-dual integral, with an assumed gap of 1 "
         "until the end where the solver tells no bounds on the way (end only).", "",
         *family_table(rows), "", "### Next to each peer", "", *ratio_table(rows), "",
+        "The same without `tight`, whose constants come from us:", "",
+        *ratio_table([row for row in rows if row.formulation != "tight"]), "",
         "![nodes](nodes.svg)", "![profiles](profiles.svg)", "", "### By formulation", "",
         *formulation_table(rows), "", "### Not run, or not believed", "",
         *(refusals(rows) or ["Nothing."]), "", "### Kernel and node work", "",
@@ -209,8 +211,10 @@ def machine(rows: Sequence[Outcome], absent: Sequence[str]) -> list[str]:
     """Where, with what, and without what."""
     versions = dict.fromkeys(f"{r.solver} {r.version}" for r in rows if r.solver != OURS)
     libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
+    loads = [row.load for row in rows]
     return [
-        f"- machine: {_processor()}, {os.cpu_count()} cores, {platform.system()}",
+        f"- machine: {_processor()}, {os.cpu_count()} cores, {platform.system()}; load average "
+        f"(1 is this run alone): median {np.median(loads):.1f}, largest {max(loads):.1f}",
         f"- csvm {our_version()}, Python {platform.python_version()}, {', '.join(libraries)}",
         f"- peers: {', '.join(versions) or 'none'}",
         f"- not installed: {', '.join(absent) or 'none'}",
@@ -276,19 +280,27 @@ def draw_nodes(axes: plt.Axes, table: Table) -> None:
 
 
 def draw_profiles(axes: plt.Axes, table: Table) -> None:
-    """Share of all instances solved within a factor of the fastest; not taken is not solved."""
-    solvers = [n for n in names(table) if n != BEST]
+    """Share of what a solver took that it solved within a factor of the fastest."""
     seconds = {
-        name: [m[name].seconds if name in m and m[name].solved else np.inf for m in table.values()]
-        for name in solvers
+        name: [_seconds_or_not(mine.get(name)) for mine in table.values()]
+        for name in names(table) if name != BEST
     }
     factors = np.geomspace(1.0, 1e4, 200)
     for name, shares in profile(seconds, factors.tolist()).items():
         width = 2.2 if name == OURS else 1.0
-        axes.plot(factors, shares, drawstyle="steps-post", label=name, lw=width)
+        taken = int((~np.isnan(seconds[name])).sum())
+        axes.plot(factors, shares, drawstyle="steps-post", lw=width,
+                  label=f"{name} ({taken} of {len(table)} instances)")
     axes.set(xscale="log", ylim=(0, 1.02), xlabel="factor of the fastest solver's time",
-             ylabel="share of the instances solved", title="Performance profile (seconds)")
+             ylabel="share solved of the instances it took", title="Performance profile (seconds)")
     axes.legend(fontsize=7)
+
+
+def _seconds_or_not(row: Outcome | None) -> float:
+    """Infinite where it was not solved, NaN where it was not taken."""
+    if row is None:
+        return np.nan
+    return row.seconds if row.solved else np.inf
 
 
 def draw_scaling(axes: plt.Axes, figures: Sequence[Figure]) -> None:

@@ -157,6 +157,9 @@ def test_profile():
     )
     assert shares["a"].tolist() == [0.25, 0.5, 0.5]
     assert shares["b"].tolist() == [0.5, 0.75, 0.75]
+    # What a licence refused counts neither way.
+    shares = measures.profile({"a": [1.0, np.nan], "b": [2.0, 3.0]}, [1.0, 2.0])
+    assert shares["a"].tolist() == [1.0, 1.0] and shares["b"].tolist() == [0.5, 1.0]
 
 
 def outcome(**changes):
@@ -246,7 +249,7 @@ def test_finished_rows_are_not_run_again(monkeypatch, tmp_path):
     again = runner.run(todo, tmp_path / "r.csv")
     assert again == first
     (row,) = again
-    assert row.solved and row.trajectory and row.integral < 5.0
+    assert row.solved and row.trajectory and row.integral < 5.0 and row.load >= 0.0
     other = runner.jobs([tiny_instance(tiny(1))], [runner.OURS], 6.0)
     with pytest.raises(pytest.fail.Exception):  # another limit is another run
         runner.run(other, tmp_path / "r.csv")
@@ -306,6 +309,12 @@ def test_a_run_writes_tables_and_pictures(small_run, tmp_path, monkeypatch, caps
     for name in ("nodes", "profiles", "scaling"):
         for ending in ("svg", "png"):
             assert (tmp_path / "out" / f"{name}.{ending}").stat().st_size > 1000
+
+
+def test_without_any_solver_there_is_nothing_to_do(small_run, monkeypatch, capsys):
+    monkeypatch.setitem(PEERS, "SCIP", replace(PEERS["SCIP"], packages=("no-such-package",)))
+    assert small_run("--solvers", "SCIP") == 0
+    assert "nothing to run" in capsys.readouterr().out
 
 
 def test_a_contradiction_fails_the_run(small_run, monkeypatch, capsys):

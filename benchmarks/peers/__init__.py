@@ -14,15 +14,11 @@ from pathlib import Path
 
 from ..measures import geometric_mean
 from ..model import Model
-from .answer import Answer, TooLargeError
+from .answer import Answer, PeerError, TooLargeError
 
 __all__ = ["PEERS", "Answer", "Peer", "PeerError", "TooLargeError", "ask", "geometric_mean"]
 
 _GRACE = 60.0  # seconds for set-up and for coming to an end, on top of twice the time limit
-
-
-class PeerError(Exception):
-    """The peer crashed, raised, or did not come back."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,10 @@ class TooLargeError(Exception):
     """The peer's licence does not allow a model of this size."""
 
 
+class PeerError(Exception):
+    """The peer crashed, raised, or did not come back."""
+
+
 @dataclass
 class Answer:
     """A solver's own words; nothing in it is believed before `benchmarks.outcome` checked it."""

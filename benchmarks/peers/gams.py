@@ -38,7 +38,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
     status = named.get(problem.status, problem.status.name)
     if problem.solve_status == gp.SolveStatus.ResourceInterrupt:
         status = "limit"
-    found = np.isfinite(problem.objective_value)
+    found = problem.objective_value is not None and np.isfinite(problem.objective_value)
     return Answer(
         status, _point(len(model.q), parts) if found else None,
         problem.objective_estimation, problem.num_nodes_used, problem.total_solver_time,

@@ -9,8 +9,7 @@ import importlib
 import sys
 from multiprocessing.connection import Connection
 
-from . import PeerError
-from .answer import TooLargeError
+from .answer import PeerError, TooLargeError
 
 
 def main() -> None:
