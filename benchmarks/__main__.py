@@ -63,7 +63,11 @@ def main(arguments: list[str] | None = None) -> int:
         print("nothing to run")
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
-    rows = run(todo, options.out / "results.csv")
+    try:
+        rows = run(todo, options.out / "results.csv")
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from here")
+        return 130
     figures = parts(options.out / "parts.csv", quick=options.quick)
     contradictions = cross_check(rows)
     (options.out / "summary.md").write_text(markdown(rows, figures, absent, contradictions))

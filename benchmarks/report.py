@@ -124,7 +124,7 @@ def _ratio(pairs: Sequence[tuple[float, float]], shift: float) -> str:
 def formulation_table(rows: Sequence[Outcome]) -> list[str]:
     """How each peer did with each formulation of the CSVM."""
     rows = [r for r in rows if r.solver in PEERS and r.formulation != "plain"]
-    lines = ["| peer | formulation | took | too large | solved | nodes | seconds |",
+    lines = ["| peer | formulation | ran | did not run | solved | nodes | seconds |",
              "| --- | --- | --- | --- | --- | --- | --- |"]
     for solver, formulation in dict.fromkeys((r.solver, r.formulation) for r in rows):
         mine = [r for r in rows if (r.solver, r.formulation) == (solver, formulation)]

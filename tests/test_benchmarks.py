@@ -317,6 +317,15 @@ def test_without_any_solver_there_is_nothing_to_do(small_run, monkeypatch, capsy
     assert "nothing to run" in capsys.readouterr().out
 
 
+def test_a_stopped_run_says_how_to_go_on(small_run, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run", interrupted)
+    assert small_run("--solvers", "csvm") == 130
+    assert "goes on from here" in capsys.readouterr().out
+
+
 def test_a_contradiction_fails_the_run(small_run, monkeypatch, capsys):
     def lie(peer, model, limit, gap):
         worse = tiny(1).problem()
