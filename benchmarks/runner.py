@@ -172,14 +172,17 @@ def jobs(instances: Iterable[Instance], solvers: list[str], limit: float) -> lis
 
 def read(path: Path) -> list[Outcome]:
     """All rows; of several with the same key the last."""
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:  # stopped before the first row
         return []
     convert: dict[str, Callable[[str], Any]] = {
         "float": float, "int": int, "str": str, "bool": lambda text: text == "True",
     }
     rows: dict[tuple, Outcome] = {}
     with path.open(newline="") as file:
-        for record in csv.DictReader(file):
+        reader = csv.DictReader(file)
+        if reader.fieldnames != [f.name for f in fields(Outcome)]:
+            raise SystemExit(f"{path} has other columns than today's: use another --out")
+        for record in reader:
             row = Outcome(**{f.name: convert[str(f.type)](record[f.name]) for f in fields(Outcome)})
             rows[row.key] = row
     return list(rows.values())

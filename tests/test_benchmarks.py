@@ -255,6 +255,12 @@ def test_finished_rows_are_not_run_again(monkeypatch, tmp_path):
         runner.run(other, tmp_path / "r.csv")
 
 
+def test_a_file_of_another_version_is_refused(tmp_path):
+    (tmp_path / "r.csv").write_text("family,instance\nf,i\n")
+    with pytest.raises(SystemExit, match="other columns"):
+        runner.read(tmp_path / "r.csv")
+
+
 @needs_scip
 def test_a_worker_that_crashes_is_reported():
     from benchmarks.peers import ask
