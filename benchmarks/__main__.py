@@ -104,7 +104,11 @@ def parts(path: Path, *, quick: bool) -> list[Figure]:
             ]
     print("measuring kernel and node work", flush=True)
     warm_up()
-    figures = list(measure(quick=quick))
+    figures = []
+    for figure in measure(quick=quick):
+        print(f"{figure.part}: {figure.what}, {figure.size}: {figure.value:.4g} {figure.unit}",
+              flush=True)
+        figures.append(figure)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(asdict(figures[0])))
         writer.writeheader()
