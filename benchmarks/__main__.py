@@ -1,0 +1,120 @@
+"""Instance families × solvers × formulations, by honest rules; see docs/benchmarks.md.
+
+    python -m benchmarks --quick
+    python -m benchmarks --full --families paper --solvers csvm CPLEX COPT --limit 60
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from csvm.datasets import DatasetError
+
+from .families import FAMILIES, Instance, quick
+from .nodework import Figure, measure
+from .peers import PEERS
+from .report import markdown, pictures
+from .runner import OURS, cross_check, jobs, run, warm_up
+
+QUICK_LIMIT, FULL_LIMIT = 2.0, 60.0
+QUICK_SOLVERS = [OURS, "SCIP"]
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    size = parser.add_mutually_exclusive_group(required=True)
+    size.add_argument("--quick", action="store_true",
+                      help="six small instances next to SCIP, in two minutes")
+    size.add_argument("--full", action="store_true",
+                      help="all families and all peers, for hours; stop and start it as you like")
+    parser.add_argument("--families", nargs="+", choices=list(FAMILIES), metavar="NAME",
+                        help=f"with --full, some of: {', '.join(FAMILIES)}")
+    parser.add_argument("--solvers", nargs="+", choices=[OURS, *PEERS], metavar="NAME",
+                        help=f"some of: {', '.join([OURS, *PEERS])}")
+    parser.add_argument("--limit", type=float, metavar="SECONDS",
+                        help=f"per run; {QUICK_LIMIT:g} with --quick, else {FULL_LIMIT:g}")
+    parser.add_argument("--out", type=Path, default=Path("results/benchmarks"), metavar="DIR",
+                        help="for results.csv, parts.csv, summary.md and pictures")
+    options = parser.parse_args(arguments)
+    if options.quick and options.families:
+        parser.error("--families goes with --full")
+    if options.limit is not None and not options.limit > 0:
+        parser.error("--limit must be positive")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parse(arguments)
+    wanted = options.solvers or (QUICK_SOLVERS if options.quick else [OURS, *PEERS])
+    absent = [name for name in wanted if name != OURS and not PEERS[name].installed]
+    if absent:
+        print(f"not installed, left out: {', '.join(absent)}")
+    solvers = [name for name in wanted if name not in absent]
+    limit = options.limit or (QUICK_LIMIT if options.quick else FULL_LIMIT)
+    todo = jobs(chosen(options), solvers, limit)
+    if not todo:
+        print("nothing to run")
+        return 0
+    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        rows = run(todo, options.out / "results.csv")
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from here")
+        return 130
+    figures = parts(options.out / "parts.csv", quick=options.quick)
+    contradictions = cross_check(rows)
+    (options.out / "summary.md").write_text(markdown(rows, figures, absent, contradictions))
+    pictures(rows, figures, options.out)
+    print(f"wrote {options.out}/summary.md, results.csv, parts.csv and the pictures")
+    for text in contradictions:
+        print(f"CONTRADICTION: {text}", file=sys.stderr)
+    return 1 if contradictions else 0
+
+
+def chosen(options: argparse.Namespace) -> list[Instance]:
+    if options.quick:
+        return list(quick())
+    found: list[Instance] = []
+    for name in options.families or FAMILIES:
+        try:
+            instances = list(FAMILIES[name]())
+        except DatasetError as error:
+            print(f"{name} left out: {error}")
+            continue
+        if not instances:
+            print(f"{name} left out: no files (set CSVM_INSTANCES)")
+        found += instances
+    return found
+
+
+def parts(path: Path, *, quick: bool) -> list[Figure]:
+    """Kernel and node work, measured once and kept beside the results."""
+    if path.exists():
+        with path.open(newline="") as file:
+            return [
+                Figure(r["part"], r["what"], int(r["size"]), float(r["value"]), r["unit"])
+                for r in csv.DictReader(file)
+            ]
+    print("measuring kernel and node work", flush=True)
+    warm_up()
+    figures = []
+    for figure in measure(quick=quick):
+        print(f"{figure.part}: {figure.what}, {figure.size}: {figure.value:.4g} {figure.unit}",
+              flush=True)
+        figures.append(figure)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(asdict(figures[0])))
+        writer.writeheader()
+        writer.writerows(asdict(f) for f in figures)
+    return figures
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,282 @@
+"""The instances: fixed data, fixed seeds, and a digest by which two people know they ran the same.
+
+linear, rbf   australian, german and biodeg cut to 60, 200 and 400 points (linear: all points too)
+paper         RBF at the paper's full size, ten pairs (C, γ), its own targets
+budgets       one problem with more and more anchors that may be given up
+rates         true positive and true negative rate at once
+portfolios    OR-Library port1 … port5, at most ten assets
+subset        best-subset regression on scikit-learn's diabetes data
+qplib         mixed-integer convex QPs of QPLIB
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.datasets import load_diabetes
+
+import bnb
+import csvm
+from bnb.problem import Problem
+from csvm.rates import threshold_count
+
+from .csvm_instances import TARGETS, first_fold
+from .formulations import CSVM_FORMULATIONS, Arrays, Point
+from .instances import instance_file, load_portfolio, portfolio_problem, random_portfolio
+from .model import Model
+
+PAPER = (
+    ("australian", 32.0, 2.0**-2), ("australian", 32.0, 2.0), ("australian", 2.0, 2.0**-4),
+    ("german", 32.0, 2.0**-5), ("german", 32.0, 2.0**-2),
+    ("biodeg", 32.0, 2.0**-5), ("biodeg", 32.0, 2.0**-2), ("biodeg", 2.0, 2.0**-3),
+    ("wisconsin", 32.0, 2.0**-5), ("wisconsin", 32.0, 2.0**-3),
+)
+WISCONSIN_BUDGET = 15  # its own target leaves nothing to give up
+WEIGHTS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
+QPLIB = ("QPLIB_3871", "QPLIB_3980", "QPLIB_3913")
+SMALL_SHARE = 0.15  # of a sample's anchors may be given up: Hoeffding's term would allow none
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A problem for us, and the models of it for the peers.
+
+    Parameters
+    ----------
+    family, name, digest : str
+    problem : callable
+        Makes our problem; its `check` judges every solver's point.
+    formulations : mapping from name to callable
+        Makes a model, and the function from its x to a solution of our problem.
+    options : dict
+        For `bnb.solve`.
+    small_objective : bool
+        Whether peers need the objective scaled up.
+    """
+
+    family: str
+    name: str
+    digest: str
+    problem: Callable[[], Problem]
+    formulations: Mapping[str, Callable[[], tuple[Model, Point]]]
+    options: Mapping[str, str]
+    small_objective: bool = False
+
+
+def digest(*parts: object) -> str:
+    """SHA-256 of numbers and text, numbers to nine digits so that rounding does not matter."""
+    state = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, str):
+            state.update(f"|{part}|".encode())
+            continue
+        array = np.asarray(part, dtype=float)
+        numbers = " ".join("%.9g" % (v + 0.0) for v in array.ravel())
+        state.update(f"|{array.shape}|{numbers}|".encode())
+    return state.hexdigest()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A CSVM on (a part of) the first training fold of a data set.
+
+    Parameters
+    ----------
+    data : str
+        The data set.
+    C : float
+    gamma : float
+        0 for the linear kernel.
+    points : int, optional
+        How many rows of the fold; all by default. The first half trains, the second are anchors.
+    budget : int, optional
+        How many anchors may be given up. By default what the paper's target leaves at full size,
+        and a share of the anchors in samples.
+    rates : {1, 2}
+        The true positive rate, or also the true negative rate.
+    """
+
+    data: str
+    C: float
+    gamma: float
+    points: int | None = None
+    budget: int | None = None
+    rates: int = 1
+
+    @property
+    def name(self) -> str:
+        size = "" if self.points is None else f" {self.points} points"
+        kernel = f"γ={self.gamma:g}" if self.gamma else "linear"
+        budget = "" if self.budget is None else f" budget {self.budget}"
+        return f"{self.data}{size} C={self.C:g} {kernel}{budget}{' two rates' * (self.rates > 1)}"
+
+    def rows(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """Points and labels, those that train first, and their number."""
+        X, y, _ = first_fold(self.data)
+        X, y = X[: self.points], y[: self.points]
+        half = len(y) // 2
+        # Negative anchors bind nothing unless the true negative rate counts.
+        kept = (np.arange(len(y)) < half) | (y > 0) | (self.rates > 1)
+        return X[kept], y[kept], half
+
+    def arrays(self) -> Arrays:
+        X, y, half = self.rows()
+        K = csvm.kernels.rbf(X, gamma=self.gamma) if self.gamma else csvm.kernels.linear(X)
+        cost, weights, required = self._constraints(y, half)
+        return Arrays(K, y, cost, weights, required)
+
+    def _constraints(self, y: np.ndarray, half: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Costs of the training points, weights of the anchors, and what must be reached."""
+        positive = y[:half] > 0
+        cost = self.C / np.where(positive, positive.sum(), half - positive.sum())
+        weights = np.array([y[half:] > 0, y[half:] < 0][: self.rates], dtype=float)
+        counts = weights.sum(axis=1)
+        if self.budget is not None:
+            return cost, weights, counts - self.budget
+        if self.points is not None:
+            return cost, weights, counts - np.maximum(1.0, np.round(SMALL_SHARE * counts))
+        needed = threshold_count(TARGETS[self.data], int(counts[0]), "hoeffding", 0.05)
+        return cost, weights, np.array([float(needed)])
+
+    def instance(self, family: str) -> Instance:
+        X, y, half = self.rows()
+        return Instance(
+            family, self.name, digest("csvm", self.gamma, X, y, *self._constraints(y, half)),
+            lambda: self.arrays().problem(),
+            {name: partial(_build, build, self) for name, build in CSVM_FORMULATIONS.items()},
+            {"branching": "first"},
+        )
+
+
+def _build(
+    build: Callable[[Arrays], tuple[Model, Point]], sample: Sample
+) -> tuple[Model, Point]:
+    return build(sample.arrays())
+
+
+def from_miqp(problem: bnb.MIQP) -> tuple[Model, Point]:
+    """The problem as the engine holds it; a peer's x is a solution as it is."""
+    return Model(
+        sp.csr_matrix(problem.P), problem.q, sp.csr_matrix(problem.A), problem.l, problem.u,
+        problem.lb, problem.ub, problem.binary,
+        np.setdiff1d(np.flatnonzero(problem.is_integer), problem.binary), problem.constant,
+    ), lambda x: x
+
+
+def miqp_instance(
+    family: str, name: str, problem: bnb.MIQP, *, small_objective: bool = False
+) -> Instance:
+    """An instance of the general engine; peers get the same matrices."""
+    P, A = sp.coo_matrix(problem.P), sp.coo_matrix(problem.A)
+    return Instance(
+        family, name,
+        digest("miqp", P.row, P.col, P.data, problem.q, A.row, A.col, A.data, problem.l, problem.u,
+               problem.lb, problem.ub, problem.is_integer),
+        lambda: problem, {"plain": lambda: from_miqp(problem)}, {}, small_objective,
+    )
+
+
+def linear() -> Iterator[Instance]:
+    for data in ("australian", "german", "biodeg"):
+        for points in (60, 200, 400, None):
+            yield Sample(data, 32.0, 0.0, points).instance("linear")
+
+
+def rbf() -> Iterator[Instance]:
+    for data in ("australian", "german", "biodeg"):
+        for points in (60, 200, 400):
+            yield Sample(data, 32.0, 2.0**-4, points).instance("rbf")
+
+
+def paper() -> Iterator[Instance]:
+    for data, C, gamma in PAPER:
+        budget = WISCONSIN_BUDGET if data == "wisconsin" else None
+        yield Sample(data, C, gamma, budget=budget).instance("paper")
+
+
+def budgets() -> Iterator[Instance]:
+    for budget in (1, 3, 6, 12, 24):
+        yield Sample("australian", 32.0, 2.0**-2, 200, budget).instance("budgets")
+
+
+def rates() -> Iterator[Instance]:
+    for data in ("australian", "german", "biodeg", "wisconsin"):
+        yield Sample(data, 32.0, 2.0**-4, 200, rates=2).instance("rates")
+
+
+def portfolios() -> Iterator[Instance]:
+    files = {f"port{k}": instance_file(f"port{k}.txt") for k in range(1, 6)}
+    markets = {name: load_portfolio(path) for name, path in files.items() if path is not None}
+    if not markets:  # without the OR-Library, markets of the same kind; their names say so
+        markets = {f"factor{n}": random_portfolio(n, n) for n in (30, 60, 90)}
+    for name, market in markets.items():
+        for weight in WEIGHTS:
+            yield miqp_instance(
+                "portfolios", f"{name} λ={weight}", portfolio_problem(*market, weight),
+                small_objective=True,
+            )
+
+
+def subset() -> Iterator[Instance]:
+    X, y = load_diabetes(return_X_y=True)
+    for columns in (10, 64):
+        for k in (2, 4, 6, 8):
+            problem = subset_problem(_products(X) if columns == 64 else X, y, k)
+            yield miqp_instance("subset", f"diabetes {columns} columns k={k}", problem)
+
+
+def subset_problem(X: np.ndarray, y: np.ndarray, k: int) -> bnb.SupportQP:
+    """min ‖y − Xβ‖² with at most k non-zeros, y centred.
+
+    Solvers need bounds. β = 0 costs yᵀy, so (β − b)ᵀXᵀX(β − b) ≤ yᵀy − ‖y − Xb‖² at the optimum,
+    with b the least-squares solution: |β_j − b_j| ≤ √(that · (XᵀX)⁻¹_jj).
+    """
+    y = y - y.mean()
+    S = X.T @ X
+    inverse = np.linalg.inv(S)
+    b = inverse @ (X.T @ y)
+    reach = np.sqrt((b @ S @ b) * inverse.diagonal())
+    return bnb.SupportQP(
+        2.0 * S, -2.0 * X.T @ y, k, lb=b - reach, ub=b + reach, constant=float(y @ y)
+    )
+
+
+def _products(X: np.ndarray) -> np.ndarray:
+    """The columns, their squares (not of the binary one, the second) and products, standardised."""
+    pairs = [(i, j) for i in range(10) for j in range(i, 10) if (i, j) != (1, 1)]
+    Z = np.column_stack([X, *(X[:, i] * X[:, j] for i, j in pairs)])
+    Z -= Z.mean(axis=0)
+    return Z / np.linalg.norm(Z, axis=0)
+
+
+def qplib() -> Iterator[Instance]:
+    for name in QPLIB:
+        path = instance_file(f"{name}.mps")
+        if path is not None:
+            yield miqp_instance("qplib", name, bnb.read(path))
+
+
+FAMILIES: dict[str, Callable[[], Iterator[Instance]]] = {
+    "linear": linear, "rbf": rbf, "paper": paper, "budgets": budgets, "rates": rates,
+    "portfolios": portfolios, "subset": subset, "qplib": qplib,
+}
+
+
+def quick() -> Iterator[Instance]:
+    """Two minutes in all, on data that everybody has."""
+    for points, gamma in ((60, 0.0), (60, 2.0**-4)):
+        yield Sample("wisconsin", 32.0, gamma, points).instance("quick")
+    yield Sample("wisconsin", 32.0, 2.0**-4, 60, rates=2).instance("quick")
+    yield Sample("wisconsin", 32.0, 2.0**-5, budget=WISCONSIN_BUDGET).instance("quick")
+    yield miqp_instance(
+        "quick", "factor20 λ=0.9", portfolio_problem(*random_portfolio(20, 20), 0.9, k=5),
+        small_objective=True,
+    )
+    yield miqp_instance(
+        "quick", "diabetes 10 columns k=4", subset_problem(*load_diabetes(return_X_y=True), 4)
+    )

@@ -1,0 +1,109 @@
+"""Other solvers: each optional, each in a process of its own, none believed without a check."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from multiprocessing import Pipe
+from pathlib import Path
+
+from ..measures import geometric_mean
+from ..model import Model
+from .answer import Answer, PeerError, TooLargeError
+
+__all__ = ["PEERS", "Answer", "Peer", "PeerError", "TooLargeError", "ask", "geometric_mean"]
+
+_GRACE = 60.0  # seconds for set-up and for coming to an end, on top of twice the time limit
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A solver that may or may not be installed.
+
+    Parameters
+    ----------
+    name : str
+        As printed.
+    module : str
+        Its wrapper in this package.
+    packages : tuple of str
+        Distributions it needs; the first gives the version.
+    free : bool
+        Whether anyone may use it at any size.
+    indicators, trajectory : bool
+        Whether it takes indicator constraints, and tells bounds while it runs.
+    """
+
+    name: str
+    module: str
+    packages: tuple[str, ...]
+    free: bool
+    indicators: bool
+    trajectory: bool
+
+    @property
+    def installed(self) -> bool:
+        return self.version is not None
+
+    @property
+    def version(self) -> str | None:
+        """The version of its package, None if anything it needs is missing."""
+        try:
+            versions = [metadata.version(name) for name in self.packages]
+        except metadata.PackageNotFoundError:
+            return None
+        return versions[0]
+
+
+PEERS = {
+    peer.name: peer
+    for peer in (
+        Peer("Gurobi", "gurobi", ("gurobipy",), False, True, True),
+        Peer("Gurobi (GAMS)", "gams", ("gamspy", "gamspy-gurobi"), False, False, False),
+        Peer("CPLEX", "cplex", ("cplex",), False, True, True),
+        Peer("COPT", "copt", ("coptpy",), False, True, True),
+        Peer("Xpress", "xpress", ("xpress",), False, True, True),
+        Peer("SCIP", "scip", ("pyscipopt",), True, True, True),
+        Peer("GSCIP", "gscip", ("ortools",), True, False, False),
+        Peer("Bonmin", "bonmin", ("casadi",), True, False, False),
+    )
+}
+
+
+def ask(peer: Peer, model: Model, limit: float, gap: float) -> Answer:
+    """Run the peer in a new process.
+
+    Some of these libraries cannot be loaded together, some print, crash or overrun their limit:
+    a process each keeps that from the others and from us.
+    """
+    here, there = Pipe()
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", "benchmarks.peers.worker", peer.module, str(there.fileno())]
+    with tempfile.TemporaryFile() as log, subprocess.Popen(
+        command, pass_fds=[there.fileno()], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": path}, start_new_session=True,
+    ) as process:
+        there.close()
+        try:
+            here.send((model, limit, gap))
+            if not here.poll(2.0 * limit + _GRACE):
+                raise PeerError(f"did not stop within {2.0 * limit + _GRACE:.0f} s")
+            answer = here.recv()
+            process.wait(_GRACE)
+        except (EOFError, OSError):
+            log.seek(0)
+            lines = log.read().decode(errors="replace").strip().splitlines()
+            raise PeerError(f"crashed: {lines[-1] if lines else 'no message'}") from None
+        finally:
+            here.close()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -1,0 +1,267 @@
+"""Runs jobs (instance, solver, formulation): a row of a CSV each, finished ones not repeated."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bnb
+
+from .families import Instance, Sample
+from .measures import disagreements, primal_dual_integral, relative_gap
+from .model import objective_scale
+from .peers import PEERS, Answer, Peer, PeerError, TooLargeError, ask
+
+GAP = 1e-4
+OURS = "csvm"
+FEASIBLE = 1e-4  # largest violation of a point that counts: a row's 1e-6 times M = 100
+TOO_LARGE = "too large for the licence"
+INACCURATE = "violates its rows"
+
+
+@dataclass
+class Outcome:
+    """A row of the results.
+
+    The objective is recomputed from the solver's point on the original problem, `violation` is
+    what that point violates there, and `trajectory` tells whether `integral` comes from bounds over
+    time or from the end alone. `load` is the machine's load average when the run began: about one
+    where nothing else ran.
+    """
+
+    family: str
+    instance: str
+    digest: str
+    solver: str
+    version: str
+    formulation: str
+    variables: int
+    rows: int
+    limit: float
+    status: str
+    objective: float = np.inf
+    violation: float = np.nan
+    bound: float = -np.inf
+    gap: float = 1.0
+    nodes: float = np.nan
+    seconds: float = np.nan
+    integral: float = np.nan
+    trajectory: bool = False
+    relaxation_seconds: float = np.nan
+    load: float = np.nan
+
+    @property
+    def solved(self) -> bool:
+        return self.status == "optimal"
+
+    @property
+    def taken(self) -> bool:
+        """Whether the solver ran on it at all."""
+        return np.isfinite(self.seconds)
+
+    @property
+    def key(self) -> tuple[str, str, str, float]:
+        return self.digest, self.solver, self.formulation, self.limit
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of one solver."""
+
+    instance: Instance
+    solver: str
+    formulation: str
+    limit: float
+
+    @property
+    def key(self) -> tuple[str, str, str, float]:
+        return self.instance.digest, self.solver, self.formulation, self.limit
+
+    def run(self) -> Outcome:
+        if self.solver == OURS:
+            return self._run_ours()
+        peer = PEERS[self.solver]
+        model, point = self.instance.formulations[self.formulation]()
+        scale = objective_scale(model) if self.instance.small_objective else 1.0
+        row = self._row(peer.version or "", *model.size)
+        try:
+            answer = ask(peer, model.scaled(scale), self.limit, GAP)
+        except TooLargeError:
+            row.status = TOO_LARGE
+            return row
+        except PeerError as error:
+            row.status = f"failed: {error}"
+            return row
+        problem = self.instance.problem()
+        if answer.x is not None:
+            row.objective, row.violation = problem.check(point(answer.x))
+        return _judged(row, answer, scale, peer)
+
+    def _row(self, version: str, variables: int, rows: int) -> Outcome:
+        return Outcome(
+            self.instance.family, self.instance.name, self.instance.digest, self.solver, version,
+            self.formulation, variables, rows, self.limit, "",
+        )
+
+    def _run_ours(self) -> Outcome:
+        problem = self.instance.problem()
+        result = bnb.solve(problem, gap=GAP, time_limit=self.limit, **self.instance.options)
+        size = problem.A.shape[::-1] if isinstance(problem, bnb.MIQP) else (problem.n, problem.m)
+        row = self._row(our_version(), *size)
+        row.relaxation_seconds = result.relaxation_seconds
+        row.objective, row.violation = result.objective, result.violation
+        answer = Answer(
+            "limit" if result.reason is bnb.Reason.TIME else result.status.value, result.x,
+            result.bound, result.nodes, result.seconds,
+            [(r.seconds, r.objective, r.bound) for r in result.trace],
+        )
+        return _judged(row, answer, 1.0, None)
+
+
+@functools.cache
+def our_version() -> str:
+    """The commit, marked where the tree has changes; "unknown" outside a repository."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def _judged(row: Outcome, answer: Answer, scale: float, peer: Peer | None) -> Outcome:
+    """The row with the answer's figures; what it claims is downgraded where the check says no."""
+    row.status, row.bound = answer.status, answer.bound / scale
+    row.nodes, row.seconds = max(1.0, answer.nodes), answer.seconds  # some do not count the root
+    sound = row.violation <= FEASIBLE
+    if row.status == "optimal" and not sound:
+        row.status = INACCURATE
+    row.gap = relative_gap(row.objective if sound else np.inf, row.bound)
+    row.trajectory = peer is None or peer.trajectory
+    trace = [(s, objective / scale, bound / scale) for s, objective, bound in answer.trace]
+    row.integral = primal_dual_integral(
+        trace, answer.seconds, 0.0 if row.solved else row.gap, row.limit
+    )
+    return row
+
+
+def jobs(instances: Iterable[Instance], solvers: list[str], limit: float) -> list[Job]:
+    """Ours and every installed peer in every formulation that it can read."""
+    found = []
+    for instance in instances:
+        for solver in solvers:
+            if solver == OURS:
+                found.append(Job(instance, OURS, "own", limit))
+                continue
+            for formulation in instance.formulations:
+                if formulation != "indicator" or PEERS[solver].indicators:
+                    found.append(Job(instance, solver, formulation, limit))
+    return found
+
+
+def read(path: Path) -> list[Outcome]:
+    """All rows; of several with the same key the last."""
+    if not path.exists() or not path.stat().st_size:  # stopped before the first row
+        return []
+    convert: dict[str, Callable[[str], Any]] = {
+        "float": float, "int": int, "str": str, "bool": lambda text: text == "True",
+    }
+    rows: dict[tuple, Outcome] = {}
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        if reader.fieldnames != [f.name for f in fields(Outcome)]:
+            raise SystemExit(f"{path} has other columns than today's: use another --out")
+        for record in reader:
+            row = Outcome(**{f.name: convert[str(f.type)](record[f.name]) for f in fields(Outcome)})
+            rows[row.key] = row
+    return list(rows.values())
+
+
+def run(todo: list[Job], path: Path) -> list[Outcome]:
+    """Run what has no finished row yet, appending to the file; all rows that belong to the jobs.
+
+    Refusals and failures are tried again: a licence or a new version may have come since.
+    """
+    earlier = {row.key: row for row in read(path)}
+    left = [job for job in todo if job.key not in earlier or not earlier[job.key].taken]
+    if len(left) < len(todo):
+        print(f"{len(todo) - len(left)} of {len(todo)} runs are in {path} already")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if left:
+        warm_up()
+    clock = _Clock(left)
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, [f.name for f in fields(Outcome)])
+        if file.tell() == 0:
+            writer.writeheader()
+        for job in left:
+            begin, load = time.perf_counter(), os.getloadavg()[0]
+            row = job.run()
+            row.load = load
+            earlier[row.key] = row
+            writer.writerow(asdict(row))
+            file.flush()
+            clock.tick(job, time.perf_counter() - begin)
+            print(f"{clock} {_line(row)}", flush=True)
+    return [earlier[job.key] for job in todo]
+
+
+def warm_up() -> None:
+    """Compile before any clock runs."""
+    bnb.solve_miqp([[1.0]], [0.0], binary=[0])
+    for rates in (1, 2):
+        problem = Sample("wisconsin", 1.0, 1.0, 60, rates=rates).arrays().problem()
+        bnb.solve(problem, branching="first", time_limit=60)
+
+
+class _Clock:
+    """How far a run is and how long the rest will take, from what each solver took so far."""
+
+    def __init__(self, left: list[Job]) -> None:
+        self._left = list(left)
+        self._total = len(left)
+        self._spent: dict[str, list[float]] = {}
+
+    def tick(self, job: Job, seconds: float) -> None:
+        self._left.remove(job)
+        self._spent.setdefault(job.solver, []).append(seconds)
+
+    def __str__(self) -> str:
+        rest = sum(
+            float(np.mean(self._spent.get(job.solver, [0.5 * job.limit]))) for job in self._left
+        )
+        unit = f"{rest / 60:.0f} min" if rest >= 90 else f"{rest:.0f} s"
+        return f"[{self._total - len(self._left)}/{self._total}, about {unit} left]"
+
+
+def _line(row: Outcome) -> str:
+    head = f"{row.instance} | {row.solver} {row.formulation}: {row.status}"
+    if not row.taken:
+        return head
+    return (f"{head}, {row.objective:.8g}, gap {100 * row.gap:.3f} %, {row.nodes:.0f} nodes, "
+            f"{row.seconds:.2f} s")
+
+
+def cross_check(rows: list[Outcome]) -> list[str]:
+    """Every contradiction between two rows of the same instance."""
+    found = []
+    for digest in dict.fromkeys(row.digest for row in rows):
+        mine = [row for row in rows if row.digest == digest and row.taken]
+        answers = [
+            (f"{row.solver} ({row.formulation})", row.solved,
+             row.objective if row.violation <= FEASIBLE else np.inf, row.bound)
+            for row in mine
+        ]
+        found += [f"{mine[0].instance}: {text}" for text in disagreements(answers, GAP)]
+    return found
