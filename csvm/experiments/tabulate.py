@@ -27,7 +27,7 @@ class Table:
         Of the CSV file.
     title, note : str
     header : tuple of str
-    rows : list of tuple of str
+    rows : sequence of tuple of str
     records : list of dict
     """
 
@@ -35,7 +35,7 @@ class Table:
     title: str
     note: str
     header: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     records: list[dict[str, Any]]
 
     def markdown(self) -> str:
