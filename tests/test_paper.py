@@ -234,13 +234,13 @@ import sys
 from csvm.__main__ import main
 from csvm.experiments import Protocol, command
 command.QUICK = Protocol("quick", outer=2, inner=2, exponents=(-5, -3, 3, 5), splits=1)
-sys.exit(main(["paper", "--dataset", "wisconsin", "--out", sys.argv[1], "--jobs", "2"]))
+sys.exit(main(["paper", "--dataset", "wisconsin", "--out", sys.argv[1], "--jobs", sys.argv[2]]))
 """
 
 
-def start(directory):
+def start(directory, jobs):
     return subprocess.Popen(
-        [sys.executable, "-c", WORK, str(directory)], stdout=subprocess.PIPE,
+        [sys.executable, "-c", WORK, str(directory), str(jobs)], stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     )
 
@@ -260,18 +260,18 @@ def keys(path):
 
 def test_a_killed_run_goes_on_and_repeats_no_fit(tmp_path):
     path = tmp_path / "fits.jsonl"
-    process = start(tmp_path)
+    process = start(tmp_path, 1)
     wait_for_records(process, path, 5)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     before = keys(path)
-    interrupted = start(tmp_path)
+    interrupted = start(tmp_path, 2)
     wait_for_records(interrupted, path, len(before) + 3)
     os.killpg(interrupted.pid, signal.SIGINT)  # as Ctrl-C does: all processes of the terminal
     _, err = interrupted.communicate(timeout=30)
     assert interrupted.returncode == 130
     assert "goes on from there" in err and "Traceback" not in err
-    last = start(tmp_path)
+    last = start(tmp_path, 1)
     out, err = last.communicate(timeout=60)
     assert last.returncode == 0, err
     after = keys(path)

@@ -120,7 +120,7 @@ class _Study:
         protocol = self.protocol
         found = self._inner_folds(
             3, RatePath, p0=p0, alpha=protocol.alpha, time_limit=protocol.time_limit,
-            gap=protocol.gap,
+            gap=protocol.gap, shared=protocol.costs == "class",
         )
         for name in BOUND:
             scores[name] = self._scores(found, name)
@@ -202,7 +202,7 @@ class _Study:
         protocol = self.protocol
         return Comparison(
             self.sample, protocol.clusters, where, methods, choices, p0, protocol.alpha,
-            protocol.time_limit, protocol.gap,
+            protocol.time_limit, protocol.gap, protocol.costs == "class",
         )
 
 

@@ -44,6 +44,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="p0: the SVM's own TPR plus 0.025 (default), or as printed in the paper",
     )
     parser.add_argument(
+        "--costs", choices=("class", "point"), default="class",
+        help="the C of a CSVM is shared by a class, as the paper's text says (default), or is the "
+        "cost of a point, as its numbers suggest",
+    )
+    parser.add_argument(
         "--time-limit", type=_positive(float), default=FULL.time_limit, metavar="SECONDS",
         help="for one CSVM fit (default 60)",
     )
@@ -102,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
 def _outcomes(
     samples: Sequence[Sample], directory: Path, options: argparse.Namespace
 ) -> list[Outcome]:
-    protocol = replace(options.protocol, time_limit=options.time_limit)
+    protocol = replace(options.protocol, time_limit=options.time_limit, costs=options.costs)
     cores = nullcontext(_cores()) if options.scheduler is None else cluster(options.scheduler)
     with Store(directory / "fits.jsonl") as store, cores as available:
         runner = Runner(store, options.jobs or available, Progress(sys.stderr))

@@ -74,11 +74,14 @@ class Search:
         Anchors that must have margin one.
     time_limit, gap : float
         See `bnb.solve`.
+    shared : bool
+        Whether C is shared by the points of a class.
     """
 
     required: float
     time_limit: float
     gap: float
+    shared: bool
 
 
 def required_count(p0: float, anchors: int, alpha: float) -> float:
@@ -136,7 +139,8 @@ def csvm_path(
     x = None
     for C in costs:
         problem = _Warm(
-            kernels.csvm, y, _class_costs(part, C), np.ones((1, m)), np.array([search.required])
+            kernels.csvm, y, _slack_costs(part, C, search.shared), np.ones((1, m)),
+            np.array([search.required]),
         )
         # With nothing to give up there is one convex problem: a start would cost as much.
         start = None if x is None or search.required >= m else _start(problem, x)
@@ -154,9 +158,11 @@ def csvm_path(
         yield 0.5 * kernels.csvm_val @ x[:-1] + x[-1], result
 
 
-def _class_costs(part: Part, C: float) -> np.ndarray:
-    """C in all for each class of I."""
+def _slack_costs(part: Part, C: float, shared: bool) -> np.ndarray:
+    """C in all for each class of I, or C for every point."""
     labels, weights = part.labels[: part.first], part.weights[: part.first]
+    if not shared:
+        return C * weights
     total = np.where(labels > 0, weights[labels > 0].sum(), weights[labels < 0].sum())
     return C * weights / total
 

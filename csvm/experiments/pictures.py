@@ -67,7 +67,7 @@ def rates_picture(outcome: Outcome) -> str:
             if rate == "tpr":
                 ax.axvline(outcome.p0, color=_TARGET, linestyle="dashed")
                 ax.text(
-                    outcome.p0, -0.75, f"target {outcome.p0:.3f}", color=_TARGET, ha="center",
+                    outcome.p0, -0.65, f"target {outcome.p0:.3f} ", color=_TARGET, ha="right",
                     fontsize="small",
                 )
             ax.set(yticks=range(len(names)), yticklabels=names, xlabel=rate.upper())
@@ -123,6 +123,7 @@ def search_picture(outcome: Outcome) -> str:
     nodes = np.array([fit["nodes"] for fit in outcome.fits], dtype=float)
     gaps = np.array([fit["gap"] for fit in outcome.fits])
     seconds = np.array([fit["fit_seconds"] for fit in outcome.fits])
+    colour = _COLOURS["CSVM"]
     with _style():
         figure, axes = _figure(1, 3, (10, 2.8))
         columns = (
@@ -131,9 +132,12 @@ def search_picture(outcome: Outcome) -> str:
             ("seconds of the fit", np.maximum(seconds, 1e-4)),
         )
         for ax, (text, values) in zip(axes[0], columns, strict=True):
-            edges = np.geomspace(values.min() * 0.9, values.max() * 1.1, 31)
-            ax.hist(values, edges, color=_COLOURS["CSVM"])
-            ax.set(xscale="log", yscale="log", xlabel=text)
+            if values.max() > 10.0 * values.min():
+                ax.hist(values, np.geomspace(values.min(), values.max(), 31), color=colour)
+                ax.set_xscale("log")
+            else:  # a logarithmic axis would have no ticks to read
+                ax.hist(values, 31, (0.0, 1.1 * values.max()), color=colour)
+            ax.set(yscale="log", xlabel=text)
         axes[0][0].set_ylabel("CSVM fits")
         gap = outcome.protocol.gap
         axes[0][1].axvline(gap, color=_TARGET, linestyle="dashed")
@@ -144,9 +148,12 @@ def held_picture(outcomes: list[Outcome]) -> str:
     """How often each method met the target on random splits, and the TNR it kept."""
     names = (*METHODS, *PEERS)
     with _style():
-        width = max(4.0, 2.4 * len(outcomes) + 2.2)
-        figure, axes = _figure(1, len(outcomes), (width, 3.6))
-        for ax, outcome in zip(axes[0], outcomes, strict=True):
+        columns = min(3, len(outcomes))
+        rows = -(-len(outcomes) // columns)
+        figure, axes = _figure(rows, columns, (10, 3.0 * rows + 0.8))
+        for ax in axes.ravel()[len(outcomes) :]:
+            ax.set_axis_off()
+        for ax, outcome in zip(axes.ravel(), outcomes, strict=False):
             for name in names:
                 found = [rates(split, name) for split in outcome.splits]
                 met = np.mean([r["tpr"] >= outcome.p0 for r in found])
@@ -157,7 +164,8 @@ def held_picture(outcomes: list[Outcome]) -> str:
             ax.set(title=f"{outcome.sample.name}, TPR ≥ {outcome.p0:.3f}", xlabel="mean TNR")
             ax.title.set_fontsize("medium")
             ax.set_ylim(-0.05, 1.05)
-        axes[0][0].set_ylabel("splits that met the target")
+        for ax in axes[:, 0]:
+            ax.set_ylabel("splits that met the target")
         handles, texts = axes[0][0].get_legend_handles_labels()
         figure.legend(handles, texts, loc="outside lower center", ncols=4)
         return _svg(figure)

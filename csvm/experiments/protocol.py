@@ -43,6 +43,9 @@ class Protocol:
         Relative gap at which a fit counts as proven.
     clusters : int
         Points that stand for the training part of a set above 1000 rows.
+    costs : {"class", "point"}
+        Whether the C of a CSVM is shared by the points of a class of I, as section 3.3 of the
+        paper says, or is the cost of every point.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Protocol:
     time_limit: float = 60.0
     gap: float = 1e-4
     clusters: int = 500
+    costs: str = "class"
 
     @property
     def grid(self) -> tuple[float, ...]:

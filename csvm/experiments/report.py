@@ -75,9 +75,9 @@ def _protocol(outcomes: Sequence[Outcome]) -> str:
         f"{o.sample.name} {len(o.folds)} × {protocol.inner or o.sample.folds}" for o in outcomes
     )
     return (
-        f"Protocol {protocol.name}: folds (outer × inner) {folds}; C and γ from 2^{{{grid}}}; "
-        f"target {source}; α = {protocol.alpha:g}; at most {protocol.time_limit:g} s for a CSVM "
-        f"fit, proven at a relative gap of {protocol.gap:g}; {protocol.splits} random splits.\n"
+        f"Protocol {protocol.name}: folds (outer × inner) {folds}; C and γ from 2^{{{grid}}}, "
+        f"the C of a CSVM per {protocol.costs}; target {source}; α = {protocol.alpha:g}; at most "
+        f"{protocol.time_limit:g} s for a CSVM fit, proven at a relative gap of {protocol.gap:g}; {protocol.splits} random splits.\n"
     )
 
 

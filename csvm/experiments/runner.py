@@ -25,7 +25,7 @@ def cluster(address: str) -> Iterator[int]:
             "a cluster needs dask.distributed: pip install 'csvm[cluster]'"
         ) from None
     try:
-        client = Client(address, timeout="10s")
+        client = Client(address, timeout="5s")
     except (OSError, ValueError) as error:
         raise RuntimeError(f"no dask scheduler answers at {address}: {error}") from None
     with client, parallel_config(backend="dask"):

@@ -119,8 +119,8 @@ class RatePath(_InnerTask):
     ----------
     p0 : float
         True positive rate asked for.
-    alpha, time_limit, gap : float
-        See `Protocol`.
+    alpha, time_limit, gap, shared
+        See `Protocol`; `shared` is whether its costs are those of a class.
     """
 
     title = "sliding beta and CSVM"
@@ -129,6 +129,7 @@ class RatePath(_InnerTask):
     alpha: float
     time_limit: float
     gap: float
+    shared: bool
 
     def _run(self) -> dict[str, Any]:
         kernels = self._kernels()
@@ -138,7 +139,7 @@ class RatePath(_InnerTask):
         for C in self.costs:
             decision, on_anchors = svm(kernels, C, C)
             slid.append(counts(decision + slide_svm(on_anchors, required), y))
-        search = Search(required, self.time_limit, self.gap)
+        search = Search(required, self.time_limit, self.gap, self.shared)
         found = [
             {**counts(decision, y), **_search(result)}
             for decision, result in csvm_path(kernels, self.costs, search)
@@ -159,8 +160,8 @@ class Comparison(Task):
         Per method of the paper its parameters; the peers take those of the SVM.
     p0 : float or None
         Rate asked for; None if no method needs it.
-    alpha, time_limit, gap : float
-        See `Protocol`.
+    alpha, time_limit, gap, shared
+        As for `RatePath`.
     """
 
     title = "comparison"
@@ -172,6 +173,7 @@ class Comparison(Task):
     alpha: float
     time_limit: float
     gap: float
+    shared: bool
 
     @property
     def group(self) -> tuple[Any, ...]:
@@ -198,7 +200,7 @@ class Comparison(Task):
         chosen, extra = self.choices[name], {}
         kernels = Kernels.at(part, chosen["gamma"])
         if name == "CSVM":
-            search = Search(self._required(part), self.time_limit, self.gap)
+            search = Search(self._required(part), self.time_limit, self.gap, self.shared)
             ((decision, result),) = csvm_path(kernels, [chosen["C"]], search)
             extra = _search(result)
         else:
