@@ -77,7 +77,8 @@ def _protocol(outcomes: Sequence[Outcome]) -> str:
     return (
         f"Protocol {protocol.name}: folds (outer × inner) {folds}; C and γ from 2^{{{grid}}}, "
         f"the C of a CSVM per {protocol.costs}; target {source}; α = {protocol.alpha:g}; at most "
-        f"{protocol.time_limit:g} s for a CSVM fit, proven at a relative gap of {protocol.gap:g}; {protocol.splits} random splits.\n"
+        f"{protocol.time_limit:g} s for a CSVM fit, proven at a relative gap of {protocol.gap:g}; "
+        f"{protocol.splits} random splits.\n"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -73,10 +75,28 @@ class Runner:
         names = dict(missing)
         left = [task.group for _, task in missing]
         with self.progress.step(step, known, left, self.jobs) as advance:
-            for key, result in parallel(delayed(_run)(key, task) for key, task in missing):
+            with _interrupts_ignored():
+                finished = parallel(delayed(_run)(key, task) for key, task in missing)
+            for key, result in finished:
                 self.store.add(key, names[key].describe(), result)
                 advance(names[key].group, result["seconds"])
         return [self.store[key] for key in keys]
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Processes started here leave Ctrl-C, which reaches all of a terminal's, to this one.
+
+    They would otherwise die with a page of tracebacks each.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _run(key: str, task: Task) -> tuple[str, dict[str, Any]]:
