@@ -10,6 +10,7 @@ import sys
 import time
 from html.parser import HTMLParser
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -126,7 +127,7 @@ def test_of_equal_scores_the_last_wins_despite_rounding():
 def test_halves_and_standardisation(sample):
     part = cut(sample, np.arange(60), np.arange(60, 90), 500)
     assert part.first == 30 and np.allclose(part.points.mean(axis=0), 0)
-    assert np.array_equal(part.anchors, part.points[30:][part.labels[30:] > 0])
+    assert np.array_equal(part.anchors, 30 + np.flatnonzero(part.y[30:] > 0))
     assert np.array_equal(part.X, part.points) and part.X_val.shape == (30, 2)
 
 
@@ -139,7 +140,7 @@ def test_compression_keeps_classes_weights_and_validation_points():
     assert part.weights.sum() == len(training)
     for label in (1.0, -1.0):
         assert part.weights[part.labels == label].sum() == (large.y[training] == label).sum()
-    assert len(part.anchors) == (part.y[len(part.y) // 2 :] > 0).sum()
+    assert part.weights[part.anchors].sum() == (part.y[len(part.y) // 2 :] > 0).sum()
 
 
 def test_the_criterion_follows_the_smaller_class(sample):
@@ -150,8 +151,9 @@ def test_the_criterion_follows_the_smaller_class(sample):
 
 def test_required_counts_are_the_papers():
     # p0* = min{1, p0 + sqrt(log(0.05) / (-2 n))}
-    assert required_count(0.855, 135, 0.05) == 130
-    assert required_count(0.973, 95, 0.05) == 95
+    for name, anchors, required in (("australian", 135, 130), ("wisconsin", 95, 95)):
+        part = SimpleNamespace(weights=np.ones(200), anchors=np.arange(anchors))
+        assert required_count(part, TARGETS[name], 0.05) == required
 
 
 def test_the_umbrella_rule_is_the_largest_safe_order_statistic():

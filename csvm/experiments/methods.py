@@ -35,33 +35,20 @@ class Kernels:
     Parameters
     ----------
     part : Part
-    svm, csvm : ndarray
-        Between the points an SVM is trained on; between those of I and the anchors.
-    anchors : ndarray
-        Between the anchors and the SVM's points.
-    svm_val, csvm_val : ndarray
-        Between the validation points and either.
+    training : ndarray
+        Between the points.
+    validation : ndarray
+        Between the validation points and the points.
     """
 
     part: Part
-    svm: np.ndarray
-    csvm: np.ndarray
-    anchors: np.ndarray
-    svm_val: np.ndarray
-    csvm_val: np.ndarray
+    training: np.ndarray
+    validation: np.ndarray
 
     @classmethod
     def at(cls, part: Part, gamma: float) -> Kernels:
         """Compute them."""
-        n = len(part.points)
-        everything = np.vstack([part.points, part.anchors])
-        K = rbf(everything, gamma=gamma)
-        K_val = rbf(part.X_val, everything, gamma=gamma)
-        used = np.r_[: part.first, n : len(everything)]
-        return cls(
-            part, np.ascontiguousarray(K[:n, :n]), K[np.ix_(used, used)], K[n:, :n], K_val[:, :n],
-            K_val[:, used],
-        )
+        return cls(part, rbf(part.points, gamma=gamma), rbf(part.X_val, part.points, gamma=gamma))
 
 
 @dataclass(frozen=True)
@@ -71,7 +58,7 @@ class Search:
     Parameters
     ----------
     required : float
-        Anchors that must have margin one.
+        Weight of the anchors that must have margin one.
     time_limit, gap : float
         See `bnb.solve`.
     shared : bool
@@ -84,31 +71,32 @@ class Search:
     shared: bool
 
 
-def required_count(p0: float, anchors: int, alpha: float) -> float:
-    """Anchors that must be well classified: min{1, p0 + Hoeffding} of them."""
+def required_count(part: Part, p0: float, alpha: float) -> float:
+    """Weight of the anchors to be well classified: min{1, p0 + Hoeffding} of all."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AnchorWarning)  # the paper's min{1, ...} is meant
-        return threshold_count(p0, anchors, "hoeffding", alpha)
+        return threshold_count(p0, part.weights[part.anchors].sum(), "hoeffding", alpha)
 
 
 def svm(kernels: Kernels, C_pos: float, C_neg: float) -> tuple[np.ndarray, np.ndarray]:
-    """Decision values of an SVM trained on I and J: on the validation points, on the anchors."""
+    """Decision values of an SVM trained on I and J: on the validation points, on its own."""
     part = kernels.part
     model = SVC(kernel="precomputed", C=1.0, class_weight={1.0: C_pos, -1.0: C_neg})
-    model.fit(kernels.svm, part.labels, sample_weight=part.weights)
+    model.fit(kernels.training, part.labels, sample_weight=part.weights)
     used, coefficients = model.support_, model.dual_coef_[0]
     return (
-        kernels.svm_val[:, used] @ coefficients + model.intercept_[0],
-        kernels.anchors[:, used] @ coefficients + model.intercept_[0],
+        kernels.validation[:, used] @ coefficients + model.intercept_[0],
+        kernels.training[:, used] @ coefficients + model.intercept_[0],
     )
 
 
-def slide_svm(on_anchors: np.ndarray, required: float) -> float:
+def slide_svm(part: Part, decision: np.ndarray, required: float) -> float:
     """What must be added to an SVM's decision until enough anchors are well classified."""
+    on_anchors, weights = decision[part.anchors], part.weights[part.anchors]
     margin = _BOUNDARY * max(1.0, float(np.abs(on_anchors).max()))
-    ones = np.ones(len(on_anchors))
     moved = slide(
-        on_anchors, ones, ones[None, :], np.array([required]), margin=margin, scale=False
+        on_anchors, np.ones(len(weights)), weights[None, :], np.array([required]), margin=margin,
+        scale=False,
     )
     assert moved is not None  # one rate on one class can always be met
     return moved[1]
@@ -134,16 +122,17 @@ def csvm_path(
         Values of C, best in increasing or decreasing order.
     search : Search
     """
-    part, m = kernels.part, len(kernels.part.anchors)
-    y = np.append(part.labels[: part.first], np.ones(m))
+    part = kernels.part
+    used = np.append(np.arange(part.first), part.anchors)
+    K, y, weights = kernels.training[np.ix_(used, used)], part.labels[used], part.weights
     x = None
     for C in costs:
         problem = _Warm(
-            kernels.csvm, y, _slack_costs(part, C, search.shared), np.ones((1, m)),
+            K, y, _slack_costs(part, C, search.shared), weights[None, part.anchors],
             np.array([search.required]),
         )
         # With nothing to give up there is one convex problem: a start would cost as much.
-        start = None if x is None or search.required >= m else _start(problem, x)
+        start = None if x is None or not problem.budgets.any() else _start(problem, x)
         result = bnb.solve(
             problem, branching="first", gap=search.gap, time_limit=search.time_limit, start=start
         )
@@ -155,7 +144,7 @@ def csvm_path(
                 f"no classifier was found in {search.time_limit:g} s (C={C:g}): raise the time "
                 "limit of a fit"
             )
-        yield 0.5 * kernels.csvm_val @ x[:-1] + x[-1], result
+        yield 0.5 * kernels.validation[:, used] @ x[:-1] + x[-1], result
 
 
 def _slack_costs(part: Part, C: float, shared: bool) -> np.ndarray:

@@ -47,7 +47,7 @@ def umbrella(part: Part, C: float, gamma: float, p0: float, alpha: float) -> np.
     """
     half = len(part.y) // 2
     model = SVC(C=C, gamma=gamma).fit(part.X[:half], part.y[:half])
-    scores = np.sort(model.decision_function(part.anchors))
+    scores = np.sort(model.decision_function(part.X[half:][part.y[half:] > 0]))
     rank = umbrella_rank(p0, len(scores), alpha)
     threshold = np.nextafter(scores[rank - 1], np.inf) if rank else scores[0]
     fixed = FixedThresholdClassifier(

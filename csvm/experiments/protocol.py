@@ -140,12 +140,12 @@ class Part:
     X, y : ndarray
         The training points as they are: the first half is I, the second J.
     points, labels, weights : ndarray
-        What an SVM is trained on: the same, or centres of clusters and how many points each
-        stands for. I first.
+        What the paper's methods are trained on: the same, or centres of clusters and how many
+        points each stands for. I first.
     first : int
         How many of them belong to I.
-    anchors : ndarray
-        The positives of J, as they are: the true positive rate is about real points.
+    anchors : ndarray of int
+        Positions of the positives of J among them.
     X_val, y_val : ndarray
         Validation points.
     """
@@ -186,8 +186,9 @@ def cut(
     share = min(1.0, clusters / len(y)) if len(sample.y) > LARGE else 1.0
     halves = [_compress(X[:half], y[:half], share), _compress(X[half:], y[half:], share)]
     points, labels, weights = (np.concatenate(group) for group in zip(*halves, strict=True))
+    first = len(halves[0][1])
     return Part(
-        X, y, points, labels, weights, len(halves[0][1]), X[half:][y[half:] > 0],
+        X, y, points, labels, weights, first, first + np.flatnonzero(labels[first:] > 0),
         (sample.X[validation] - mean) / scale, sample.y[validation],
     )
 

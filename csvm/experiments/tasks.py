@@ -134,11 +134,11 @@ class RatePath(_InnerTask):
     def _run(self) -> dict[str, Any]:
         kernels = self._kernels()
         y = kernels.part.y_val
-        required = required_count(self.p0, len(kernels.part.anchors), self.alpha)
+        required = required_count(kernels.part, self.p0, self.alpha)
         slid = []
         for C in self.costs:
-            decision, on_anchors = svm(kernels, C, C)
-            slid.append(counts(decision + slide_svm(on_anchors, required), y))
+            decision, own = svm(kernels, C, C)
+            slid.append(counts(decision + slide_svm(kernels.part, own, required), y))
         search = Search(required, self.time_limit, self.gap, self.shared)
         found = [
             {**counts(decision, y), **_search(result)}
@@ -207,15 +207,15 @@ class Comparison(Task):
             costs = [chosen[key] for key in ("C_pos", "C_neg")] if name == "SVM(C+, C-)" else (
                 [chosen["C"]] * 2
             )
-            decision, on_anchors = svm(kernels, *costs)
+            decision, own = svm(kernels, *costs)
             if name == "sliding beta":
-                decision = decision + slide_svm(on_anchors, self._required(part))
+                decision = decision + slide_svm(part, own, self._required(part))
         scores = [float(f"{value:.6g}") for value in decision]
         return {**counts(decision, part.y_val), **extra, "scores": scores}
 
     def _required(self, part: Part) -> float:
         assert self.p0 is not None
-        return required_count(self.p0, len(part.anchors), self.alpha)
+        return required_count(part, self.p0, self.alpha)
 
 
 def _search(result: Any) -> dict[str, Any]:
