@@ -18,6 +18,8 @@ __all__ = ["FREE", "Choice", "Outcome", "choose", "rates", "study"]
 
 FREE, BOUND = METHODS[:2], METHODS[2:]  # without and with a rate asked for
 
+_SEARCH = ("proven", "gap", "nodes", "fit_seconds")
+
 Run = Callable[[str, Sequence[Task]], list[dict[str, Any]]]
 Choice = dict[str, float]
 
@@ -77,15 +79,13 @@ def study(sample: Sample, protocol: Protocol, run: Run, target: str = "estimated
     return _Study(sample, protocol, run, target).outcome()
 
 
-def rates(record: dict[str, Any], method: str) -> dict[str, float]:
-    """TPR, TNR, accuracy and G-mean of a method in a record of counts."""
-    return _rates(record[method], record["positives"], record["negatives"])
-
-
-def _rates(found: dict[str, Any], positives: int, negatives: int) -> dict[str, float]:
-    tpr, tnr = found["tp"] / positives, found["tn"] / negatives
-    accuracy = (found["tp"] + found["tn"]) / (positives + negatives)
-    return {"tpr": tpr, "tnr": tnr, "accuracy": accuracy, "gmean": (tpr * tnr) ** 0.5}
+def rates(record: dict[str, Any], method: str) -> dict[str, Any]:
+    """TPR, TNR, accuracy and G-mean of a method in a record: numbers, or arrays over the costs."""
+    tp, tn = np.array(record[method]["tp"]), np.array(record[method]["tn"])
+    positives, negatives = record["positives"], record["negatives"]
+    tpr, tnr = tp / positives, tn / negatives
+    accuracy = (tp + tn) / (positives + negatives)
+    return {"tpr": tpr, "tnr": tnr, "accuracy": accuracy, "gmean": np.sqrt(tpr * tnr)}
 
 
 def choose(scores: np.ndarray) -> tuple[int, ...]:
@@ -112,8 +112,9 @@ class _Study:
     def outcome(self) -> Outcome:
         """All steps in turn."""
         found = self._inner_folds(1, CostGrid)
-        grid = self._scores(found, "svm")
-        scores = {"SVM": np.einsum("kiig->kig", grid), "SVM(C+, C-)": grid}
+        size = len(self.protocol.grid)
+        pairs = self._scores(found, "SVM(C+, C-)").reshape(self.outer, size, size, size)
+        scores = {"SVM": np.einsum("kiig->kig", pairs), "SVM(C+, C-)": pairs}
         choices = {name: self._choices(scores[name]) for name in FREE}
         folds = self._outer_folds(2, FREE, choices, None)
         p0 = self._p0(folds)
@@ -169,7 +170,7 @@ class _Study:
     def _scores(self, found: np.ndarray, name: str) -> np.ndarray:
         """Mean criterion over the inner folds: outer fold, costs, gamma."""
         values = np.array([
-            [[_criterion(record, record[name], self.criterion) for record in row] for row in fold]
+            [[rates(record, name)[self.criterion] for record in row] for row in fold]
             for fold in found
         ])
         return np.moveaxis(values.mean(axis=1), 1, -1)
@@ -206,14 +207,10 @@ class _Study:
         )
 
 
-def _criterion(record: dict[str, Any], found: Any, name: str) -> Any:
-    """The criterion in place of each count."""
-    if isinstance(found, list):
-        return [_criterion(record, part, name) for part in found]
-    return _rates(found, record["positives"], record["negatives"])[name]
-
-
 def _csvm_fits(record: dict[str, Any]) -> list[dict[str, Any]]:
     """The searches behind a record: none, one, or one per C."""
-    found = record.get("CSVM", [])
-    return found if isinstance(found, list) else [found]
+    found = record.get("CSVM")
+    if found is None:
+        return []
+    columns = {name: np.atleast_1d(found[name]).tolist() for name in _SEARCH}
+    return [dict(zip(_SEARCH, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -16,7 +16,7 @@ from .. import datasets
 
 __all__ = ["FULL", "QUICK", "Part", "Protocol", "Sample", "cut", "folds", "load", "random_split"]
 
-LARGE = 1000  # rows; larger sets have five folds and are compressed
+_LARGE = 1000  # rows; larger sets have five folds and are compressed
 _HELD_OUT = 0.3  # of the points, in a random split
 
 
@@ -97,7 +97,7 @@ class Sample:
     @property
     def folds(self) -> int:
         """How many the paper takes."""
-        return 5 if len(self.y) > LARGE else 10
+        return 5 if len(self.y) > _LARGE else 10
 
     @property
     def balanced(self) -> bool:
@@ -183,7 +183,7 @@ def cut(
             f"{sample.name}: of {len(y)} training points the first half needs both classes and "
             "the second half positives"
         )
-    share = min(1.0, clusters / len(y)) if len(sample.y) > LARGE else 1.0
+    share = min(1.0, clusters / len(y)) if len(sample.y) > _LARGE else 1.0
     halves = [_compress(X[:half], y[:half], share), _compress(X[half:], y[half:], share)]
     points, labels, weights = (np.concatenate(group) for group in zip(*halves, strict=True))
     first = len(halves[0][1])

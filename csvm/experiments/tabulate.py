@@ -69,8 +69,8 @@ def summary(outcome: Outcome) -> dict[str, dict[str, Any]]:
         found[name] = {
             **{rate: _mean_and_deviation([r[rate] for r in folds]) for rate in ("tpr", "tnr")},
             "reached": bool(np.mean([r["tpr"] for r in folds]) >= outcome.p0),
-            "folds_met": sum(r["tpr"] >= outcome.p0 for r in folds),
-            "splits_met": sum(r["tpr"] >= outcome.p0 for r in splits),
+            "folds_met": int(np.sum([r["tpr"] >= outcome.p0 for r in folds])),
+            "splits_met": int(np.sum([r["tpr"] >= outcome.p0 for r in splits])),
             "split_tpr": float(np.mean([r["tpr"] for r in splits])),
             "split_tnr": float(np.mean([r["tnr"] for r in splits])),
         }

@@ -97,7 +97,7 @@ class _InnerTask(Task):
 
 @dataclass(frozen=True)
 class CostGrid(_InnerTask):
-    """SVM(C+, C-) for all pairs of costs; SVM is the diagonal."""
+    """SVM(C+, C-) for all pairs of costs, C- running fastest; SVM is the diagonal."""
 
     title = "SVM and SVM(C+, C-)"
 
@@ -105,10 +105,9 @@ class CostGrid(_InnerTask):
         kernels = self._kernels()
         y = kernels.part.y_val
         found = [
-            [counts(svm(kernels, C_pos, C_neg)[0], y) for C_neg in self.costs]
-            for C_pos in self.costs
+            counts(svm(kernels, C_pos, C_neg)[0], y) for C_pos in self.costs for C_neg in self.costs
         ]
-        return {"svm": found, **_sizes(y)}
+        return {"SVM(C+, C-)": _columns(found), **_sizes(y)}
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ class RatePath(_InnerTask):
             {**counts(decision, y), **_search(result)}
             for decision, result in csvm_path(kernels, self.costs, search)
         ]
-        return {"sliding beta": slid, "CSVM": found, **_sizes(y)}
+        return {"sliding beta": _columns(slid), "CSVM": _columns(found), **_sizes(y)}
 
 
 @dataclass(frozen=True)
@@ -223,6 +222,11 @@ def _search(result: Any) -> dict[str, Any]:
         "proven": result.optimal, "gap": result.gap, "nodes": result.nodes,
         "fit_seconds": result.seconds,
     }
+
+
+def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """One list per name: tens of thousands of these are kept in memory."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def _sizes(y: np.ndarray) -> dict[str, int]:
