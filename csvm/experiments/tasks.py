@@ -187,7 +187,7 @@ class Comparison(Task):
         part = cut(self.sample, training, validation, self.clusters)
         return {
             **{name: self._method(name, part) for name in self.methods}, **_sizes(part.y_val),
-            "labels": part.y_val.tolist(),
+            "labels": part.y_val.astype(int).tolist(),
         }
 
     def _method(self, name: str, part: Part) -> dict[str, Any]:
@@ -196,21 +196,23 @@ class Comparison(Task):
             chosen = self.choices["SVM"]
             label = PEERS[name](part, chosen["C"], chosen["gamma"], self.p0, self.alpha)
             return counts(label, part.y_val)
-        chosen, extra = self.choices[name], {}
+        chosen, extra = self.choices[name], dict[str, Any]()
         kernels = Kernels.at(part, chosen["gamma"])
         if name == "CSVM":
             search = Search(self._required(part), self.time_limit, self.gap, self.shared)
             ((decision, result),) = csvm_path(kernels, [chosen["C"]], search)
             extra = _search(result)
         else:
-            costs = [chosen[key] for key in ("C_pos", "C_neg")] if name == "SVM(C+, C-)" else (
-                [chosen["C"]] * 2
+            C_pos, C_neg = (
+                (chosen["C_pos"], chosen["C_neg"]) if name == "SVM(C+, C-)" else
+                (chosen["C"], chosen["C"])
             )
-            decision, own = svm(kernels, *costs)
+            decision, own = svm(kernels, C_pos, C_neg)
             if name == "sliding beta":
                 decision = decision + slide_svm(part, own, self._required(part))
-        scores = [float(f"{value:.6g}") for value in decision]
-        return {**counts(decision, part.y_val), **extra, "scores": scores}
+        if self.where[0] == "fold":  # for the ROC curves
+            extra["scores"] = [float(f"{value:.6g}") for value in decision]
+        return {**counts(decision, part.y_val), **extra}
 
     def _required(self, part: Part) -> float:
         assert self.p0 is not None
