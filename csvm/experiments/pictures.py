@@ -136,7 +136,7 @@ def search_picture(outcome: Outcome) -> str:
                 ax.hist(values, np.geomspace(values.min(), values.max(), 31), color=colour)
                 ax.set_xscale("log")
             else:  # a logarithmic axis would have no ticks to read
-                ax.hist(values, 31, (0.0, 1.1 * values.max()), color=colour)
+                ax.hist(values, 31, range=(0.0, 1.1 * values.max()), color=colour)
             ax.set(yscale="log", xlabel=text)
         axes[0][0].set_ylabel("CSVM fits")
         gap = outcome.protocol.gap
