@@ -258,8 +258,12 @@ class _Search:
 
     @contextmanager
     def _graceful_interrupt(self) -> Iterator[None]:
-        """Let the first Ctrl-C end the search between two nodes; a second one is the usual."""
-        if threading.current_thread() is not threading.main_thread():
+        """Let the first Ctrl-C end the search between two nodes; a second one is the usual.
+
+        A process that ignores Ctrl-C (in the background, or a worker of another) goes on doing so.
+        """
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        if ignored or threading.current_thread() is not threading.main_thread():
             yield
             return
 

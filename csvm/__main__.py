@@ -1,4 +1,4 @@
-"""The command line: ``csvm demo``, ``csvm fit``, ``csvm predict``, ``csvm evaluate``."""
+"""The command line: ``csvm demo | fit | predict | evaluate | paper``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bnb import Reason
 
 from .anchors import Anchors
 from .estimator import CSVM
+from .experiments import command as experiments
 from .feasibility import InfeasibleRatesError
 from .rates import THRESHOLDS, parse_constraints
 from .tables import Table, TableError, TableModel, read_table
@@ -107,6 +108,9 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("data")
     evaluate.add_argument("--model", required=True)
     _row_options(evaluate)
+
+    paper = _command(commands, "paper", _paper, "run the paper's experiments and write a report")
+    experiments.add_options(paper)
     return parser
 
 
@@ -312,6 +316,13 @@ def _demo(options: argparse.Namespace) -> int:
             else "\nNo picture: that needs matplotlib (pip install 'csvm[plots]')"
         )
     return OK if outcome.models["CSVM"].result_.optimal else UNPROVEN
+
+
+# -- paper ------------------------------------------------------------------------------------
+
+
+def _paper(options: argparse.Namespace) -> int:
+    return experiments.run(options)
 
 
 if __name__ == "__main__":

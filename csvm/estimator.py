@@ -26,7 +26,7 @@ from .labels import Labels, check_weights, label_tags
 from .problem import CSVMProblem
 from .rates import Constraint, RateReport, Requirement, parse_constraints, report, requirements
 
-__all__ = ["CSVM", "ConstantClassifierWarning", "fit_path"]
+__all__ = ["CSVM", "ConstantClassifierWarning", "fit_path", "start_near"]
 
 NODE_SOLVERS = ("auto", "smo", "osqp")
 
@@ -276,7 +276,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
         result = bnb.solve(  # the problem knows best in which order to branch
             problem, branching="first", gap=self.gap, time_limit=self.time_limit,
             threads=self.threads, verbose=self.verbose,
-            start=None if kept is None else _start(problem, kept),
+            start=None if kept is None else start_near(problem, kept),
         )
         if result.x is not None:
             return _polish(problem, result, self.gap)
@@ -389,10 +389,20 @@ class _Model:
         return 0.5 * self.K @ x[:-1] + x[-1]
 
 
-def _start(
+def start_near(
     problem: CSVMProblem, kept: np.ndarray, t: np.ndarray | None = None, tolerance: float = 1e-6
 ) -> np.ndarray | None:
-    """A solution that keeps these anchors, improved by alternation; None if there is none."""
+    """A solution that keeps these anchors, improved by alternation; None if there is none.
+
+    Parameters
+    ----------
+    problem : CSVMProblem
+    kept : ndarray of bool (m,)
+    t : ndarray (n,), optional
+        Multipliers to start from, for example those of a solution with other costs.
+    tolerance : float
+        Accuracy of the convex problems.
+    """
     out = np.empty(problem.n + 1)
     multipliers = np.zeros(problem.n + 2)
     if t is not None:
@@ -410,7 +420,7 @@ def _polish(problem: CSVMProblem, result: Result, gap: float) -> Result:
     assert result.x is not None
     first, n = problem.first, problem.n
     margins = problem.p[:n] * (0.5 * problem.K[:n, :n] @ result.x[:n] + result.x[n])
-    x = _start(problem, margins[first:] >= 1.0 - 1e-6, result.x[:n], 1e-12)
+    x = start_near(problem, margins[first:] >= 1.0 - 1e-6, result.x[:n], 1e-12)
     if x is None:
         return result
     objective, violation = problem.check(x)

@@ -188,6 +188,15 @@ def test_unknown_option_lists_the_known_ones():
         bnb.solve(Toy(), timelimit=3)
 
 
+def test_a_process_that_ignores_interrupts_goes_on_doing_so():
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        result = bnb.solve(Toy(), on_node=lambda _: os.kill(os.getpid(), signal.SIGINT))
+        assert result.optimal and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
 def test_interrupt_gives_the_best_so_far():
     class Slow(Blind):
         def evaluate(self, state, goal):

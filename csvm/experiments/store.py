@@ -1,0 +1,92 @@
+"""Finished work on disk: one JSON line per record, appended, never changed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Store", "StoreError"]
+
+
+class StoreError(RuntimeError):
+    """The file of records cannot be used."""
+
+
+class Store:
+    """Records by key, in memory and in a file that survives a kill at any moment.
+
+    A record is on disk when `add` returns. A line that a kill cut short is dropped at the next
+    start. One process at a time may hold a store.
+
+    Parameters
+    ----------
+    path : path
+        The file; made if it does not exist.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._file = self.path.open("a+b")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise StoreError(f"{self.path} is in use by another run") from None
+        self._records: dict[str, dict[str, Any]] = {}
+        self._read()
+
+    def _read(self) -> None:
+        self._file.seek(0)
+        whole = 0
+        for number, line in enumerate(self._file, start=1):
+            if not line.endswith(b"\n"):
+                break  # cut short by a kill; what follows is written over it
+            try:
+                record = json.loads(line)
+                self._records[record["key"]] = record["result"]
+            except (ValueError, KeyError, TypeError):
+                raise StoreError(
+                    f"{self.path}, line {number} is no record: the file was changed; move it "
+                    "away, or delete that line"
+                ) from None
+            whole += len(line)
+        self._file.truncate(whole)
+
+    def add(self, key: str, description: dict[str, Any], result: dict[str, Any]) -> None:
+        """Keep a record.
+
+        Parameters
+        ----------
+        key : str
+        description : dict
+            What the key stands for; written for readers of the file.
+        result : dict
+            JSON data.
+        """
+        line = json.dumps({"key": key, "task": description, "result": result}) + "\n"
+        self._file.write(line.encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._records[key] = result
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._records
+
+    def __getitem__(self, key: str) -> dict[str, Any]:
+        return self._records[key]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def close(self) -> None:
+        """Let another run have the file."""
+        self._file.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
