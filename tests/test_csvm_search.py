@@ -1,5 +1,6 @@
 """The constrained SVM search against enumeration of all z."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -29,9 +30,12 @@ def convex_value(problem, status, b_l=-np.inf, b_u=np.inf, reverse=()):
     F = p.copy()
     make_feasible(t, lo, hi)
     gradient(problem.K, p, t, F)
-    steps, _ = solve_dual(problem.K, problem.diag, p, lo, hi, t, F, 1e-9, 400_000, HUGE)
+    steps, violation = solve_dual(problem.K, problem.diag, p, lo, hi, t, F, 1e-9, 400_000, HUGE)
     value = certified_value(p, t, F, steps)
-    return np.inf if value > HUGE else value
+    if violation > 1e-6:  # still climbing: only a dual without bound does
+        assert value > 1e4
+        return np.inf
+    return value
 
 
 def enumerate_node(problem, status=None, b_l=-np.inf, b_u=np.inf):
@@ -91,10 +95,8 @@ class Audited(CSVMProblem):
         return found
 
 
-@pytest.mark.parametrize("seed, node_solver", [
-    *((seed, "auto") for seed in range(120)), *((seed, "osqp") for seed in range(120, 150)),
-])
-def test_optimum_and_every_bound_match_enumeration(seed, node_solver):
+def audit(seed, node_solver):
+    """Solve a random problem with every bound checked against enumeration."""
     problem = random_problem(seed, node_solver)
     problem.__class__ = Audited
     best = enumerate_node(problem)
@@ -105,6 +107,51 @@ def test_optimum_and_every_bound_match_enumeration(seed, node_solver):
         assert result.objective == pytest.approx(best, rel=3e-6, abs=1e-7)
         assert result.bound <= best * (1 + 1e-6) + 1e-7
         assert problem.checked > 0
+
+
+@pytest.mark.parametrize("seed, node_solver", [
+    *((seed, "auto") for seed in range(120)), *((seed, "osqp") for seed in range(120, 150)),
+])
+def test_optimum_and_every_bound_match_enumeration(seed, node_solver):
+    audit(seed, node_solver)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(100))
+def test_optimum_and_every_bound_match_enumeration_thousands(block):
+    for seed in range(10_000 + 30 * block, 10_030 + 30 * block):
+        audit(seed, ("auto", "smo", "osqp")[seed % 3])
+
+
+def bound_of_a_random_node(seed, node_solver):
+    """A bound that was not helped by an incumbent, and what it must not exceed."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(seed, node_solver)
+    status = rng.choice([0, 0, 0, 1, -1], problem.m).astype(np.int8)
+    middle = rng.normal()
+    width = 10.0 ** rng.uniform(-3, 0)
+    node = replace(problem.root(), status=status, b_l=middle - width, b_u=middle + width)
+    found = problem.evaluate(node, Goal())
+    return found.bound, enumerate_node(problem, status, node.b_l, node.b_u)
+
+
+@pytest.mark.parametrize("node_solver", ["smo", "osqp"])
+@pytest.mark.parametrize("block", range(10))
+def test_bounds_of_random_nodes_on_intervals_of_the_intercept(block, node_solver):
+    useful = 0
+    for seed in range(20 * block, 20 * block + 20):
+        bound, best = bound_of_a_random_node(seed, node_solver)
+        assert bound <= best + 1e-6 * max(1.0, abs(best))
+        useful += bound > 0.0
+    assert useful >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(100))
+def test_bounds_of_random_nodes_on_intervals_of_the_intercept_thousands(block):
+    for seed in range(20_000 + 40 * block, 20_040 + 40 * block):
+        bound, best = bound_of_a_random_node(seed, ("smo", "osqp")[seed % 2])
+        assert bound <= best + 1e-6 * max(1.0, abs(best))
 
 
 @pytest.mark.parametrize("block", range(15))
