@@ -112,26 +112,56 @@ class Finder:
         return found
 
     def swap(self, goal: Goal) -> Found:
-        """Local search around the best point with switches: exchange one that is on for one off."""
+        """Local search around the best point with switches: turn one on, or exchange one that is
+        on for one off, first those that promise most."""
         found: Found = []
-        problem = self._problem
-        switches = np.unique(problem.switches())
-        if not switches.size or self.best_x is None:
-            return found
-        rng = np.random.default_rng(goal.seed)
-        box = problem.root()
-        for _ in range(_SWAP_TRIALS):
-            if goal.expired():
+        tried: set[tuple[int, int]] = set()
+        trials = 0
+        while trials < _SWAP_TRIALS and self.best_x is not None and not goal.expired():
+            pair = self._best_swap(tried)
+            if pair is None:
                 break
-            on = switches[self.best_x[switches] > 0.5]
-            off = switches[self.best_x[switches] < 0.5]
-            if not on.size or not off.size:
-                break
-            lb, ub = box.lb.copy(), box.ub.copy()
-            values = np.round(np.clip(self.best_x, lb, ub))
-            values[rng.choice(on)], values[rng.choice(off)] = 0.0, 1.0
-            whole = problem.is_integer
-            lb[whole] = ub[whole] = values[whole]
-            if problem.propagate(lb, ub):
-                self._complete(lb, ub, "L", found)
+            tried.add(pair)
+            trials += self._try_swap(*pair, found)
         return found
+
+    def _best_swap(self, tried: set[tuple[int, int]]) -> tuple[int, int] | None:
+        """The pair (off, on) with the best guess among those not tried; -1 for none off.
+
+        Without x_j about P_jj x_j² / 2 is lost, and with it about g_j² / (2 P_jj) gained, where g
+        is the gradient less that of the variables that are on: rows may hold all of these alike.
+        """
+        problem, x = self._problem, self.best_x
+        assert x is not None
+        links = problem.links()
+        curve = np.maximum(problem.P.diagonal()[links.x], 1e-12)
+        gradient = (problem.P @ x + problem.q)[links.x]
+        is_on = x[links.z] > 0.5
+        if is_on.any():
+            gradient = gradient - gradient[is_on].mean()
+        worth = np.where(is_on, 0.5 * curve * x[links.x] ** 2, 0.5 * gradient**2 / curve)
+        total = np.bincount(links.z, worth, minlength=x.size)
+        on = np.unique(links.z[is_on])
+        off = np.unique(links.z[~is_on])
+        leaving = np.append(-1, on[np.argsort(total[on], kind="stable")])
+        for j in off[np.argsort(-total[off], kind="stable")]:
+            for i in leaving:
+                if (int(i), int(j)) not in tried:
+                    return int(i), int(j)
+        return None
+
+    def _try_swap(self, out: int, into: int, found: Found) -> bool:
+        """Switch one off (-1: none) and another on, and complete; False if the rows forbid it."""
+        problem = self._problem
+        box = problem.root()
+        lb, ub = box.lb.copy(), box.ub.copy()
+        values = np.round(np.clip(self.best_x, lb, ub))
+        values[into] = 1.0
+        if out >= 0:
+            values[out] = 0.0
+        whole = problem.is_integer
+        lb[whole] = ub[whole] = values[whole]
+        if not problem.propagate(lb, ub):
+            return False
+        self._complete(lb, ub, "L", found)
+        return True

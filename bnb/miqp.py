@@ -375,9 +375,9 @@ class MIQP(Problem):
         x[self.is_integer] = np.round(x[self.is_integer])
         return x
 
-    def switches(self) -> np.ndarray:
-        """Positions of the binaries that switch other variables on and off."""
-        return self._pairs.z
+    def links(self) -> Pairs:
+        """Which binaries switch which variables on and off."""
+        return self._pairs
 
     def _fix_by_reduced_costs(
         self, found: Solution, lb: np.ndarray, ub: np.ndarray, cutoff: float

@@ -59,7 +59,7 @@ def test_residuals_do_not_hide_the_curvature():
     # and the rows -5z <= b <= 5z are there to be recognised
     engine = bnb.MIQP(**small.model.arguments())
     bnb.solve(engine)
-    assert len(engine.switches()) == b.size
+    assert len(engine.links().z) == b.size
 
 
 def test_knapsack_with_risk():
