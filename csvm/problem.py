@@ -36,6 +36,7 @@ _ROUNDS = 8
 _PATIENCE = 3
 _START_AGE, _MAX_AGE = 20, 40  # how many sets the frequencies of a node count for
 _BETA_SHARE = 0.45  # the middle gains half of what the width costs: then nearly all of the gap
+_NARROW = 1e-4
 _CANDIDATES = 8
 _DECIDED = 0.9
 _RARE = 1e-3  # frequencies below this are not kept
@@ -425,7 +426,10 @@ class CSVMProblem(Problem):
     ) -> list[Candidate]:
         """The intercept while its interval costs much of the gap, else the undecided anchors."""
         width = node.b_u - node.b_l
-        if width > 1e-9 and width_cost > _BETA_SHARE * gap:
+        # A bound without multipliers on free anchors cannot tell what the width costs; it wins
+        # where the interval is too wide for any other.
+        blind = width > _NARROW and not node.t[self.first + free].any()
+        if blind or (width > 1e-9 and width_cost > _BETA_SHARE * gap):
             return [Candidate(self.m)]
         # Anchors that are nearly always given up: enforcing one is soon refuted, and giving it up
         # spends the budget, so the tree is a path with short side branches.
