@@ -32,7 +32,7 @@ def proofs() -> None:
 
 def convex() -> None:
     """r = 0 next to scikit-learn's SVC on the same points."""
-    X, y, _ = first_fold("wisconsin")
+    X, y = first_fold("wisconsin")
     for C, gamma in ((1.0, 2.0**-5), (32.0, 2.0**-5), (32.0, 1.0)):
         model = csvm.CSVM(C=C, gamma=gamma, constraints=["tpr>=0.973"], anchors="second-half")
         ours = min(_seconds(lambda m=model: m.fit(X, y)) for _ in range(3))
@@ -49,7 +49,7 @@ def _seconds(job) -> float:
 
 def pageblocks() -> None:
     """The first fold of pageBlocks, all 4378 points, 300 s."""
-    X, y, _ = first_fold("pageBlocks")
+    X, y = first_fold("pageBlocks")
     model = csvm.CSVM(C=32.0, gamma=0.25, constraints=["tpr>=0.832"], anchors="second-half",
                       time_limit=300)
     seconds = _seconds(lambda: model.fit(X, y))

@@ -11,15 +11,18 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 import bnb
+from csvm.datasets import NAMES
+from csvm.experiments import FULL
 
 from .base_search import BaseSearch
-from .csvm_instances import GRID, TARGETS, Instances
-from .peers import geometric_mean
+from .csvm_instances import Instances
+from .measures import geometric_mean
 
 FIELDS = ("dataset", "C", "gamma", "status", "objective", "bound", "gap", "nodes", "seconds",
           "base_status", "base_gap", "base_nodes", "base_seconds")
@@ -59,7 +62,7 @@ def summary(path: Path) -> None:
         rows = list(csv.DictReader(file))
     print("\n| data set | proven | largest gap of the rest | nodes (mean) | seconds (mean, max) |")
     print("| --- | --- | --- | --- | --- |")
-    for name in TARGETS:
+    for name in NAMES:
         mine = [r for r in rows if r["dataset"] == name]
         if not mine:
             continue
@@ -79,7 +82,7 @@ def summary(path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", nargs="*", default=list(TARGETS), choices=list(TARGETS))
+    parser.add_argument("--datasets", nargs="*", default=list(NAMES), choices=NAMES)
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--base-limit", type=float, default=0.0)
     parser.add_argument("--threads", type=int, default=1)
@@ -96,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
             writer.writeheader()
         for name in options.datasets:
             instances = Instances(name, full=options.full)
-            for number, (gamma, C) in enumerate((g, c) for g in GRID for c in GRID):
+            for number, (gamma, C) in enumerate(product(FULL.grid, FULL.grid)):
                 if (name, C, gamma) in finished:
                     continue
                 row = run(instances, C, gamma, options)
