@@ -12,11 +12,10 @@ from importlib import metadata
 from multiprocessing import Pipe
 from pathlib import Path
 
-from ..measures import geometric_mean
 from ..model import Model
 from .answer import Answer, PeerError, TooLargeError
 
-__all__ = ["PEERS", "Answer", "Peer", "PeerError", "TooLargeError", "ask", "geometric_mean"]
+__all__ = ["PEERS", "Answer", "Peer", "PeerError", "TooLargeError", "ask"]
 
 _GRACE = 60.0  # seconds for set-up and for coming to an end, on top of twice the time limit
 
