@@ -107,8 +107,12 @@ PARTS: list[tuple[str, type[CSVMProblem], Callable[[], AbstractContextManager]]]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds per problem")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.ablation", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--limit", type=float, default=20.0, metavar="SECONDS",
+                        help="per problem (default 20)")
     options = parser.parse_args(arguments)
     instances = {name: Instances(name) for name, *_ in CASES}
     bnb.solve(instances["wisconsin"].problem(1.0, 1.0, budget=2), branching="first")  # compile

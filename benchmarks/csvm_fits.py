@@ -54,8 +54,12 @@ def pageblocks() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pageblocks", action="store_true", help="five minutes more")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.csvm_fits", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--pageblocks", action="store_true",
+                        help="only the whole first fold of pageBlocks, at most 300 s")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.pageblocks:
