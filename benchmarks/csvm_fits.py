@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import resource
 import sys
-import time
 import warnings
+from functools import partial
 
 import numpy as np
 from sklearn.svm import SVC
@@ -18,6 +18,7 @@ import bnb
 import csvm
 
 from .csvm_instances import Instances, first_fold
+from .nodework import best_of
 
 
 def proofs() -> None:
@@ -32,35 +33,33 @@ def proofs() -> None:
 
 def convex() -> None:
     """r = 0 next to scikit-learn's SVC on the same points."""
-    X, y, _ = first_fold("wisconsin")
+    X, y = first_fold("wisconsin")
     for C, gamma in ((1.0, 2.0**-5), (32.0, 2.0**-5), (32.0, 1.0)):
         model = csvm.CSVM(C=C, gamma=gamma, constraints=["tpr>=0.973"], anchors="second-half")
-        ours = min(_seconds(lambda m=model: m.fit(X, y)) for _ in range(3))
-        theirs = min(_seconds(lambda: SVC(C=C, gamma=gamma).fit(X, y)) for _ in range(3))  # noqa: B023
+        ours = best_of(3, partial(model.fit, X, y))
+        theirs = best_of(3, partial(SVC(C=C, gamma=gamma).fit, X, y))
         print(f"r = 0, C={C:g} γ={gamma:g}: {1e3 * ours:.1f} ms, SVC {1e3 * theirs:.1f} ms, "
               f"ratio {ours / theirs:.2f}")
 
 
-def _seconds(job) -> float:
-    begin = time.perf_counter()
-    job()
-    return time.perf_counter() - begin
-
-
 def pageblocks() -> None:
     """The first fold of pageBlocks, all 4378 points, 300 s."""
-    X, y, _ = first_fold("pageBlocks")
+    X, y = first_fold("pageBlocks")
     model = csvm.CSVM(C=32.0, gamma=0.25, constraints=["tpr>=0.832"], anchors="second-half",
                       time_limit=300)
-    seconds = _seconds(lambda: model.fit(X, y))
+    seconds = best_of(1, partial(model.fit, X, y))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     print(f"pageBlocks {np.shape(X)}: {model.result_}, {seconds:.0f} s in all, "
           f"{peak:.2f} GiB at most, {model.rates_}")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pageblocks", action="store_true", help="five minutes more")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.csvm_fits", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--pageblocks", action="store_true",
+                        help="only the whole first fold of pageBlocks, at most 300 s")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.pageblocks:

@@ -3,43 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.cluster import KMeans
 
 import csvm
+from csvm.experiments import load
+from csvm.experiments.printed import TARGETS
+from csvm.experiments.protocol import compress, cut
 from csvm.problem import CSVMProblem
 from csvm.rates import threshold_count
 
-TARGETS = {
-    "australian": 0.855, "votes": 0.988, "wisconsin": 0.973, "german": 0.65,
-    "pageBlocks": 0.832, "biodeg": 0.808,
-}
-GRID = [2.0**k for k in range(-5, 6)]
 COMPRESSED = 0.2  # share of pageBlocks that k-means keeps, per class
 
 
-def first_fold(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X, y, weights of the first training fold, standardised; I is the first half, J the second."""
-    data = csvm.datasets.load(name)
-    X, y = data.X, data.y
-    n = len(y)
-    order = np.random.default_rng(0).permutation(n)
-    training = order[: n - n // (5 if n > 1000 else 10)]
-    X, y = X[training], y[training].astype(float)
-    deviation = X.std(axis=0)
-    X = (X - X.mean(axis=0)) / np.where(deviation > 0.0, deviation, 1.0)
-    return X, y, np.ones(len(y))
-
-
-def compress(X: np.ndarray, y: np.ndarray, share: float) -> tuple[np.ndarray, ...]:
-    """k-means centres per class with counts as weights (section 3.4 of the paper)."""
-    points, labels, weights = [], [], []
-    for label in (1.0, -1.0):
-        members = X[y == label]
-        model = KMeans(max(1, round(share * len(members))), n_init=1, random_state=0).fit(members)
-        points.append(model.cluster_centers_)
-        labels.append(np.full(len(model.cluster_centers_), label))
-        weights.append(np.bincount(model.labels_).astype(float))
-    return np.vstack(points), np.concatenate(labels), np.concatenate(weights)
+def first_fold(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """X, y of the first training fold, standardised; I is the first half, J the second."""
+    sample = load(name)
+    n = len(sample.y)
+    end = n - n // sample.folds
+    part = cut(sample, np.arange(end), np.arange(end, n), clusters=n)
+    return part.X, part.y
 
 
 class Instances:
@@ -47,14 +28,15 @@ class Instances:
 
     def __init__(self, name: str, *, full: bool = False) -> None:
         self.name = name
-        X, y, weights = first_fold(name)
+        X, y = first_fold(name)
         half = len(y) // 2
-        train, anchor = slice(0, half), slice(half, len(y))
         # Only positive anchors count for the true positive rate: the others bind nothing.
-        positive = np.flatnonzero(y[anchor] > 0) + half
-        XI, yI, wI = X[train], y[train], weights[train]
+        positive = np.flatnonzero(y[half:] > 0) + half
+        XI, yI, wI = X[:half], y[:half], np.ones(half)
         if name == "pageBlocks" and not full:
             XI, yI, wI = compress(XI, yI, COMPRESSED)
+            order = np.argsort(-yI, kind="stable")  # positives first, as in all figures so far
+            XI, yI, wI = XI[order], yI[order], wI[order]
         self.X = np.vstack([XI, X[positive]])
         self.y = np.concatenate([yI, y[positive]])
         self._weights = wI

@@ -23,9 +23,10 @@ from sklearn.datasets import load_diabetes
 import bnb
 import csvm
 from bnb.problem import Problem
+from csvm.experiments.printed import TARGETS
 from csvm.rates import threshold_count
 
-from .csvm_instances import TARGETS, first_fold
+from .csvm_instances import first_fold
 from .formulations import CSVM_FORMULATIONS, Arrays, Point
 from .instances import instance_file, load_portfolio, portfolio_problem, random_portfolio
 from .model import Model
@@ -117,7 +118,7 @@ class Sample:
 
     def rows(self) -> tuple[np.ndarray, np.ndarray, int]:
         """Points and labels, those that train first, and their number."""
-        X, y, _ = first_fold(self.data)
+        X, y = first_fold(self.data)
         X, y = X[: self.points], y[: self.points]
         half = len(y) // 2
         # Negative anchors bind nothing unless the true negative rate counts.

@@ -39,7 +39,7 @@ class Arrays:
     required: np.ndarray
 
     def problem(self) -> CSVMProblem:
-        return CSVMProblem(self.K, self.y, self.cost, self.weights, self.required)
+        return CSVMProblem(*self.as_arguments())
 
     def as_arguments(self) -> tuple[np.ndarray, ...]:
         return self.K, self.y, self.cost, self.weights, self.required

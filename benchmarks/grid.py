@@ -1,9 +1,8 @@
 """All 726 problems of the paper's grid, proven one by one; resumes where it stopped.
 
-    python -m benchmarks.grid --datasets australian votes --limit 60 --base-limit 0
+    python -m benchmarks.grid --datasets australian votes
 
-writes a CSV row per problem and prints a summary per data set. With --base-limit the search without
-the drop bound is run on the same problems, for comparison.
+writes a CSV row per problem and prints a summary per data set.
 """
 
 from __future__ import annotations
@@ -11,15 +10,18 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 import bnb
+from csvm.datasets import NAMES
+from csvm.experiments import FULL
 
 from .base_search import BaseSearch
-from .csvm_instances import GRID, TARGETS, Instances
-from .peers import geometric_mean
+from .csvm_instances import Instances
+from .measures import geometric_mean
 
 FIELDS = ("dataset", "C", "gamma", "status", "objective", "bound", "gap", "nodes", "seconds",
           "base_status", "base_gap", "base_nodes", "base_seconds")
@@ -59,7 +61,7 @@ def summary(path: Path) -> None:
         rows = list(csv.DictReader(file))
     print("\n| data set | proven | largest gap of the rest | nodes (mean) | seconds (mean, max) |")
     print("| --- | --- | --- | --- | --- |")
-    for name in TARGETS:
+    for name in NAMES:
         mine = [r for r in rows if r["dataset"] == name]
         if not mine:
             continue
@@ -78,13 +80,20 @@ def summary(path: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", nargs="*", default=list(TARGETS), choices=list(TARGETS))
-    parser.add_argument("--limit", type=float, default=60.0)
-    parser.add_argument("--base-limit", type=float, default=0.0)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.grid", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--datasets", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME",
+                        help=f"some of: {', '.join(NAMES)}")
+    parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS",
+                        help="per problem (default 60)")
+    parser.add_argument("--base-limit", type=float, default=0.0, metavar="SECONDS",
+                        help="run the search without the drop bound next to it, for so long")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--full", action="store_true", help="pageBlocks without k-means")
-    parser.add_argument("--csv", type=Path, default=Path("results/grid.csv"))
+    parser.add_argument("--csv", type=Path, default=Path("results/grid.csv"),
+                        help="finished problems in it are not run again")
     options = parser.parse_args(arguments)
     options.csv.parent.mkdir(parents=True, exist_ok=True)
     finished = done(options.csv)
@@ -96,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
             writer.writeheader()
         for name in options.datasets:
             instances = Instances(name, full=options.full)
-            for number, (gamma, C) in enumerate((g, c) for g in GRID for c in GRID):
+            for number, (gamma, C) in enumerate(product(FULL.grid, FULL.grid)):
                 if (name, C, gamma) in finished:
                     continue
                 row = run(instances, C, gamma, options)

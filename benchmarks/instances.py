@@ -41,11 +41,11 @@ def random_portfolio(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def portfolio_problem(
-    mean: np.ndarray, covariance: np.ndarray, weight: float, k: int = 10, exactly: bool = False
+    mean: np.ndarray, covariance: np.ndarray, weight: float, k: int = 10
 ) -> bnb.SupportQP:
-    """min λ xᵀΣx − (1−λ) μᵀx, Σx = 1, at most (exactly) k held, 0.01 ≤ x ≤ 1 when held."""
+    """min λ xᵀΣx − (1−λ) μᵀx, Σx = 1, at most k held, 0.01 ≤ x ≤ 1 when held."""
     n = len(mean)
     return bnb.SupportQP(
         2.0 * weight * covariance, -(1.0 - weight) * mean, k, np.ones((1, n)), [1.0], [1.0],
-        lb=0.01, ub=1.0, exactly=exactly,
+        lb=0.01, ub=1.0,
     )

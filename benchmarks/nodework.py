@@ -15,6 +15,8 @@ import csvm
 from csvm.problem import CSVMProblem
 from relaxations.node_solvers import make_node_solver
 
+from .measures import geometric_mean
+
 SCALING_LIMIT = 30.0
 _TOLERANCE = 1e-3  # LIBSVM's default; both node solvers get the same
 _GAMMA = 0.1
@@ -40,7 +42,7 @@ def measure(*, quick: bool) -> Iterator[Figure]:
     yield from scaling(quick=quick)
 
 
-def _best_of(repeats: int, job: Callable[[], object]) -> float:
+def best_of(repeats: int, job: Callable[[], object]) -> float:
     """Shortest wall time: what else runs on the machine only makes it longer."""
     spent = []
     for _ in range(repeats):
@@ -54,8 +56,8 @@ def kernel_assembly(n: int) -> Iterator[Figure]:
     """Ours and scikit-learn's, same points, 20 columns."""
     X = np.random.default_rng(n).normal(size=(n, 20))
     for name, options in (("rbf", {"gamma": _GAMMA}), ("linear", {})):
-        ours = _best_of(5, lambda name=name, o=options: csvm.kernels.gram(name, X, **o))
-        theirs = _best_of(
+        ours = best_of(5, lambda name=name, o=options: csvm.kernels.gram(name, X, **o))
+        theirs = best_of(
             5, lambda name=name, o=options: pairwise_kernels(X, metric=name, **o)
         )
         yield Figure("kernel", f"{name}, csvm", n, 1e3 * ours, "ms")
@@ -87,7 +89,7 @@ def node_solves(n: int) -> Iterator[Figure]:
     for name in ("smo", "osqp"):
         yield Figure("node", f"{name}, warm child", n, 1.0 / _warm_child(problem, name), "per s")
     K, y = problem.K[:n, :n], problem.p[:n]
-    fit = _best_of(5, lambda: SVC(C=32.0 / n, kernel="precomputed").fit(K, y))
+    fit = best_of(5, lambda: SVC(C=32.0 / n, kernel="precomputed").fit(K, y))
     yield Figure("node", "LIBSVM, cold fit", n, 1.0 / fit, "per s")
 
 
@@ -132,5 +134,4 @@ def scaling(*, quick: bool) -> Iterator[Figure]:
             note = f" ({open_} of {len(results)} open)" if open_ else ""
             for unit, values in (("nodes", [r.nodes for r in results]),
                                  ("s", [r.seconds for r in results])):
-                value = float(np.exp(np.mean(np.log(values))))
-                yield Figure("scaling", what + note, size, value, unit)
+                yield Figure("scaling", what + note, size, geometric_mean(values), unit)

@@ -18,7 +18,7 @@ import numpy as np
 from .measures import NODE_SHIFT, SECOND_SHIFT, profile, shifted_mean
 from .nodework import Figure
 from .peers import PEERS
-from .runner import GAP, OURS, Outcome, our_version
+from .runner import GAP, OURS, Outcome
 
 BEST = "best commercial"
 _LIBRARIES = ("numpy", "scipy", "numba", "osqp", "scikit-learn")
@@ -140,7 +140,7 @@ def formulation_table(rows: Sequence[Outcome]) -> list[str]:
 
 
 def instance_table(table: Table) -> list[str]:
-    """Every instance with its digest, ours and the best peer of either kind."""
+    """Every instance with its digest, and every solver's best row."""
     lines = ["| instance | sha-256 | solver | objective | gap | nodes | seconds |",
              "| --- | --- | --- | --- | --- | --- | --- |"]
     for digest, mine in table.items():
@@ -209,14 +209,15 @@ def markdown(
 
 def machine(rows: Sequence[Outcome], absent: Sequence[str]) -> list[str]:
     """Where, with what, and without what."""
-    versions = dict.fromkeys(f"{r.solver} {r.version}" for r in rows if r.solver != OURS)
+    # Of the rows, not of today: rows kept from an earlier run may be of an earlier version.
+    solvers = dict.fromkeys(f"{row.solver} {row.version}" for row in rows)
     libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
     loads = [row.load for row in rows]
     return [
         f"- machine: {_processor()}, {os.cpu_count()} cores, {platform.system()}; load average "
         f"(1 is this run alone): median {np.median(loads):.1f}, largest {max(loads):.1f}",
-        f"- csvm {our_version()}, Python {platform.python_version()}, {', '.join(libraries)}",
-        f"- peers: {', '.join(versions) or 'none'}",
+        f"- solvers: {', '.join(solvers)}",
+        f"- Python {platform.python_version()}, {', '.join(libraries)}",
         f"- not installed: {', '.join(absent) or 'none'}",
     ]
 

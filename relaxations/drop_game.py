@@ -266,13 +266,7 @@ def _pose_answer(
             kernel[j, k] = K[j, k] * (1.0 + C[a, b] / (z[a] * z[b]))
             kernel[k, j] = kernel[j, k]
         kernel_diag[j] = kernel[j, j]
-    for i in range(x.size):
-        F[i] = p[i] - half[i]
-    for a in range(m):
-        j = free[a]
-        for b in range(m):
-            k = free[b]
-            F[j] -= 0.5 * (kernel[j, k] - K[j, k]) * x[k]
+    _complement(K, kernel, p, free, x, half, F)
 
 
 @njit(nogil=True, cache=True)
@@ -288,19 +282,32 @@ def _read_answer(
     F: np.ndarray,
 ) -> None:
     """Update ``half`` = K x / 2 from the gradient of the solved dual, and restore the kernel."""
-    m = free.size
-    for i in range(x.size):
-        half[i] = p[i] - F[i]
-    for a in range(m):
+    _complement(K, kernel, p, free, x, F, half)
+    for a in range(free.size):
         j = free[a]
-        for b in range(m):
-            k = free[b]
-            half[j] -= 0.5 * (kernel[j, k] - K[j, k]) * x[k]
-    for a in range(m):
-        j = free[a]
-        for b in range(m):
+        for b in range(free.size):
             kernel[j, free[b]] = K[j, free[b]]
         kernel_diag[j] = diag[j]
+
+
+@njit(nogil=True, cache=True)
+def _complement(
+    K: np.ndarray,
+    kernel: np.ndarray,
+    p: np.ndarray,
+    free: np.ndarray,
+    x: np.ndarray,
+    known: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Write F from K x / 2 or K x / 2 from F: with A = kernel - K they add up to p - A x / 2."""
+    for i in range(x.size):
+        out[i] = p[i] - known[i]
+    for a in range(free.size):
+        j = free[a]
+        for b in range(free.size):
+            k = free[b]
+            out[j] -= 0.5 * (kernel[j, k] - K[j, k]) * x[k]
 
 
 @njit(nogil=True, cache=True)

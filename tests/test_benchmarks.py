@@ -202,6 +202,11 @@ def test_a_peer_is_credited_with_its_best_formulation():
     assert mine["SCIP"].formulation == "tight"
 
 
+def test_the_report_names_the_versions_that_ran():
+    rows = [outcome(solver=runner.OURS, version=v, load=1.0) for v in ("old", "new")]
+    assert "- solvers: csvm old, csvm new" in report.machine(rows, [])
+
+
 # -- runs -------------------------------------------------------------------------------------
 
 

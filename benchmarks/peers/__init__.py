@@ -7,16 +7,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from multiprocessing import Pipe
 from pathlib import Path
 
-from ..measures import geometric_mean
 from ..model import Model
 from .answer import Answer, PeerError, TooLargeError
 
-__all__ = ["PEERS", "Answer", "Peer", "PeerError", "TooLargeError", "ask", "geometric_mean"]
+__all__ = ["PEERS", "Answer", "Peer", "PeerError", "TooLargeError", "ask"]
 
 _GRACE = 60.0  # seconds for set-up and for coming to an end, on top of twice the time limit
 
@@ -95,7 +95,8 @@ def ask(peer: Peer, model: Model, limit: float, gap: float) -> Answer:
             if not here.poll(2.0 * limit + _GRACE):
                 raise PeerError(f"did not stop within {2.0 * limit + _GRACE:.0f} s")
             answer = here.recv()
-            process.wait(_GRACE)
+            with suppress(subprocess.TimeoutExpired):  # it has answered; what hangs is killed below
+                process.wait(_GRACE)
         except (EOFError, OSError):
             log.seek(0)
             lines = log.read().decode(errors="replace").strip().splitlines()

@@ -31,7 +31,7 @@ class PeerError(Exception):
 
 @dataclass
 class Answer:
-    """A solver's own words; nothing in it is believed before `benchmarks.outcome` checked it."""
+    """A solver's own words; nothing in it is believed before `benchmarks.runner` checked it."""
 
     status: str  # "optimal", "limit", or what else the solver said
     x: np.ndarray | None
@@ -42,17 +42,25 @@ class Answer:
 
 
 class Recorder:
-    """Collects a trajectory, a point at most every hundredth of a second unless it improved."""
+    """Collects a trajectory, a point at most every hundredth of a second unless it improved.
 
-    def __init__(self) -> None:
+    What the solver gives as `infinity` or more is infinite.
+    """
+
+    def __init__(self, infinity: float) -> None:
         self.begin = time.perf_counter()
         self.trace: Trace = []
+        self._infinity = infinity
 
     def start(self) -> None:
         self.begin = time.perf_counter()
 
     def __call__(self, objective: float, bound: float) -> None:
         seconds = time.perf_counter() - self.begin
+        objective, bound = (
+            v if abs(v) < self._infinity else float(np.copysign(np.inf, v))
+            for v in (objective, bound)
+        )
         if self.trace and self.trace[-1][1:] == (objective, bound):
             return
         if not self.trace or self.trace[-1][1] != objective or seconds > self.trace[-1][0] + 0.01:

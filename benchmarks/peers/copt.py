@@ -16,8 +16,7 @@ class _Watch(cp.CallbackBase):
         self.record = record
 
     def callback(self) -> None:
-        best, bound = self.getInfo(COPT.CbInfo.BestObj), self.getInfo(COPT.CbInfo.BestBnd)
-        self.record(*(v if abs(v) < 1e30 else float(np.copysign(np.inf, v)) for v in (best, bound)))
+        self.record(self.getInfo(COPT.CbInfo.BestObj), self.getInfo(COPT.CbInfo.BestBnd))
 
 
 def solve(model: Model, limit: float, gap: float) -> Answer:
@@ -42,7 +41,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
     for name, value in (("Threads", 1), ("TimeLimit", limit), ("RelGap", gap), ("AbsGap", 0.0),
                         ("IntTol", INTEGRALITY)):
         solver.setParam(name, value)
-    record = Recorder()
+    record = Recorder(1e30)
     watch = _Watch(record)
     solver.setCallback(watch, COPT.CBCONTEXT_MIPSOL | COPT.CBCONTEXT_MIPNODE)
     record.start()
@@ -59,4 +58,3 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
         np.array([v.x for v in solver.getVars()]) if solver.hasmipsol else None,
         solver.bestbnd, solver.nodecnt, seconds, record.trace,
     )
-

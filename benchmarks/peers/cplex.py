@@ -21,9 +21,7 @@ class _Watch(MIPInfoCallback):
     record: Recorder
 
     def __call__(self) -> None:
-        best = self.get_incumbent_objective_value()
-        bound = self.get_best_objective_value()
-        self.record(*(v if abs(v) < 1e70 else float(np.copysign(np.inf, v)) for v in (best, bound)))
+        self.record(self.get_incumbent_objective_value(), self.get_best_objective_value())
 
 
 def solve(model: Model, limit: float, gap: float) -> Answer:
@@ -37,7 +35,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
         solver.parameters.mip.tolerances.absmipgap.set(0.0)
         solver.parameters.mip.tolerances.integrality.set(INTEGRALITY)
         watch = solver.register_callback(_Watch)
-        watch.record = Recorder()
+        watch.record = Recorder(1e70)
         watch.record.start()
         try:
             solver.solve()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gurobipy as gp
-import numpy as np
 from gurobipy import GRB
 
 from ..model import Model
@@ -38,13 +37,12 @@ def _solve(solver: gp.Model, model: Model, limit: float, gap: float) -> Answer:
     solver.Params.Threads, solver.Params.TimeLimit = 1, limit
     solver.Params.MIPGap, solver.Params.MIPGapAbs = gap, 0.0
     solver.Params.IntFeasTol = INTEGRALITY
-    record = Recorder()
+    record = Recorder(GRB.INFINITY)
 
     def watch(_: gp.Model, where: int) -> None:
         if where == GRB.Callback.MIP:
             record(
-                _finite(solver.cbGet(GRB.Callback.MIP_OBJBST)),
-                _finite(solver.cbGet(GRB.Callback.MIP_OBJBND)),
+                solver.cbGet(GRB.Callback.MIP_OBJBST), solver.cbGet(GRB.Callback.MIP_OBJBND)
             )
 
     record.start()
@@ -55,7 +53,3 @@ def _solve(solver: gp.Model, model: Model, limit: float, gap: float) -> Answer:
         status.get(solver.Status, f"status {solver.Status}"), x.X if solver.SolCount else None,
         solver.ObjBound, solver.NodeCount, seconds, record.trace,
     )
-
-
-def _finite(value: float) -> float:
-    return value if abs(value) < GRB.INFINITY else float(np.copysign(np.inf, value))

@@ -20,10 +20,7 @@ class _Watch(Eventhdlr):
         self.model.catchEvent(SCIP_EVENTTYPE.NODESOLVED, self)
 
     def eventexec(self, event: object) -> None:
-        self.record(*(
-            v if abs(v) < 1e20 else float(np.copysign(np.inf, v))
-            for v in (self.model.getPrimalbound(), self.model.getDualbound())
-        ))
+        self.record(self.model.getPrimalbound(), self.model.getDualbound())
 
 
 def solve(model: Model, limit: float, gap: float) -> Answer:
@@ -37,7 +34,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
     for name, value in (("limits/time", limit), ("limits/gap", gap),
                         ("parallel/maxnthreads", 1), ("lp/threads", 1)):
         solver.setParam(name, value)
-    record = Recorder()
+    record = Recorder(1e20)
     solver.includeEventhdlr(_Watch(record), "trajectory", "bounds over time")
     record.start()
     solver.optimize()

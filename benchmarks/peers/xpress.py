@@ -47,11 +47,10 @@ def _solve(model: Model, limit: float, gap: float) -> Answer:
     solver.controls.threads, solver.controls.timelimit = 1, limit
     solver.controls.miprelstop, solver.controls.mipabsstop = gap, 0.0
     solver.controls.miptol = INTEGRALITY
-    record = Recorder()
+    record = Recorder(1e20)
 
     def watch(problem: xp.problem, *_: object) -> int:
-        best, bound = problem.attributes.mipbestobjval, problem.attributes.bestbound
-        record(*(v if abs(v) < 1e20 else float(np.copysign(np.inf, v)) for v in (best, bound)))
+        record(problem.attributes.mipbestobjval, problem.attributes.bestbound)
         return 0
 
     solver.addIntsolCallback(watch, None, 0)

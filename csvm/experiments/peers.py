@@ -1,4 +1,4 @@
-"""What a practitioner would take today to reach a rate: each returns decision values.
+"""What a practitioner would take today to reach a rate: each returns the labels it predicts.
 
 All are an SVC on the training points as they are, with the C and gamma chosen for the SVM.
 """

@@ -14,7 +14,10 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from .. import datasets
 
-__all__ = ["FULL", "QUICK", "Part", "Protocol", "Sample", "cut", "folds", "load", "random_split"]
+__all__ = [
+    "FULL", "QUICK", "Part", "Protocol", "Sample", "compress", "cut", "folds", "load",
+    "random_split",
+]
 
 _LARGE = 1000  # rows; larger sets have five folds and are compressed
 _HELD_OUT = 0.3  # of the points, in a random split
@@ -184,7 +187,7 @@ def cut(
             "the second half positives"
         )
     share = min(1.0, clusters / len(y)) if len(sample.y) > _LARGE else 1.0
-    halves = [_compress(X[:half], y[:half], share), _compress(X[half:], y[half:], share)]
+    halves = [compress(X[:half], y[:half], share), compress(X[half:], y[half:], share)]
     points, labels, weights = (np.concatenate(group) for group in zip(*halves, strict=True))
     first = len(halves[0][1])
     return Part(
@@ -193,7 +196,7 @@ def cut(
     )
 
 
-def _compress(
+def compress(
     X: np.ndarray, y: np.ndarray, share: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """k-means centres per class, with counts as weights (section 3.4 of the paper)."""

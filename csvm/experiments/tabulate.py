@@ -81,8 +81,8 @@ def _mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     return float(np.mean(values)), float(np.std(values, ddof=1))
 
 
-def _cell(pair: tuple[float, float] | None) -> str:
-    return "" if pair is None else f"{pair[0]:.3f} ({pair[1]:.3f})"
+def _cell(pair: tuple[float, float]) -> str:
+    return f"{pair[0]:.3f} ({pair[1]:.3f})"
 
 
 def _table_1(outcome: Outcome) -> Table:
