@@ -36,7 +36,7 @@ _ROUNDS = 8
 _PATIENCE = 3
 _START_AGE, _MAX_AGE = 20, 40  # how many sets the frequencies of a node count for
 _BETA_SHARE = 0.45  # the middle gains half of what the width costs: then nearly all of the gap
-_NARROW = 1e-4
+_NARROW = 0.01
 _CANDIDATES = 8
 _DECIDED = 0.9
 _RARE = 1e-3  # frequencies below this are not kept
@@ -122,6 +122,8 @@ class CSVMProblem(Problem):
         # Where only exactly used budgets need be looked at; see relaxations.drop_bound.
         alone = (self.weights > 0).sum(axis=0) <= 1
         self.exact = np.all((self.weights == 0) | ((self.weights == 1) & alone), axis=1)
+        # Of unit weights no fraction can be given up, and only a whole budget can be used up.
+        self.budgets[self.exact] = np.floor(self.budgets[self.exact] + _ROUNDING)
         self.lo = np.zeros(n + 2)
         self.hi = np.zeros(n + 2)
         self.lo[: self.first] = np.where(self.p[: self.first] < 0, -self.cost, 0.0)
@@ -307,7 +309,9 @@ class CSVMProblem(Problem):
         """Drop bound of the node, which learns from it, and whether it fixed any anchor."""
         dual = self._dual(node)
         np.clip(node.t, dual.lo, dual.hi, out=node.t)
-        rates = Rates(np.ascontiguousarray(self.weights[:, free]), left, self.exact)
+        weights = np.ascontiguousarray(self.weights[:, free])
+        # Fixing asks what happens without one of them: the others must still use up the budget.
+        rates = Rates(weights, left, self.exact & (left < weights.sum(axis=1)))
         variables = free + self.first
         fresh = node.age == 0
         if fresh:
@@ -321,8 +325,17 @@ class CSVMProblem(Problem):
         )
         _remember(node, free, mixture)
         found = played.certificate
-        fixed = found.bound < cutoff and self._fix(node, free, found, cutoff)
-        return found.bound, played.middle, fixed
+        if found.bound >= cutoff:
+            return found.bound, played.middle, False
+        if self._ignores(node, free):  # then what is enforced says at least as much by itself
+            plain, node.t, _, _ = self._convex_solve(node, free, cutoff)
+            if plain >= cutoff:
+                return plain, plain, False
+        return found.bound, played.middle, self._fix(node, free, found, cutoff)
+
+    def _ignores(self, node: Node, free: np.ndarray) -> bool:
+        """Whether the bound puts no multiplier on any free anchor."""
+        return not node.t[self.first + free].any()
 
     def _fix(self, node: Node, free: np.ndarray, found: Certificate, cutoff: float) -> bool:
         """Decide anchors for which the other choice cannot beat the cutoff."""
@@ -428,7 +441,7 @@ class CSVMProblem(Problem):
         width = node.b_u - node.b_l
         # A bound without multipliers on free anchors cannot tell what the width costs; it wins
         # where the interval is too wide for any other.
-        blind = width > _NARROW and not node.t[self.first + free].any()
+        blind = width > _NARROW and self._ignores(node, free)
         if blind or (width > 1e-9 and width_cost > _BETA_SHARE * gap):
             return [Candidate(self.m)]
         # Anchors that are nearly always given up: enforcing one is soon refuted, and giving it up

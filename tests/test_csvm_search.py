@@ -75,13 +75,15 @@ def random_problem(seed, node_solver="auto"):
     weights = np.array([rows[r] for r in picked], dtype=float)
     if rng.random() < 0.3:
         weights *= rng.integers(1, 4, m)
+    elif rng.random() < 0.3:
+        weights *= 2.0  # half an anchor's worth may be left of a budget
     share = rng.uniform(0.3, 1.0, len(picked))
     required = np.ceil(share * weights.sum(axis=1))
     return CSVMProblem(K, y, cost, weights, required, node_solver)
 
 
 class Audited(CSVMProblem):
-    """Checks every node's bound against enumeration."""
+    """Checks every node's bound, and every anchor that is fixed, against enumeration."""
 
     checked = 0
 
@@ -93,6 +95,15 @@ class Audited(CSVMProblem):
         assert min(found.bound, goal.cutoff) <= limit + 1e-6 * max(1.0, abs(limit))
         self.checked += 1
         return found
+
+    def _fix(self, node, free, found, cutoff):
+        before = node.status.copy()
+        fixed = super()._fix(node, free, found, cutoff)
+        if fixed and np.isfinite(cutoff):
+            best = enumerate_node(self, before, node.b_l, node.b_u)
+            kept = enumerate_node(self, node.status, node.b_l, node.b_u)
+            assert min(kept, cutoff) <= min(best, cutoff) + 1e-6 * max(1.0, abs(cutoff))
+        return fixed
 
 
 def audit(seed, node_solver):
@@ -166,6 +177,25 @@ def test_both_node_solvers_find_the_enumerated_optimum(block):
                 assert result.optimal
                 assert result.objective == pytest.approx(best, rel=2e-4, abs=1e-6)
                 assert result.bound <= best * (1 + 1e-6) + 1e-7
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_fixings_from_any_multipliers_are_valid(block):
+    """Also from multipliers that no search would start with, and where all may be given up."""
+    for seed in range(30 * block, 30 * block + 30):
+        rng = np.random.default_rng(seed)
+        problem = random_problem(seed)
+        problem.__class__ = Audited
+        status = rng.choice([0, 0, 0, 1, -1], problem.m).astype(np.int8)
+        middle, width = rng.normal(), 10.0 ** rng.uniform(-3, 0)
+        t = np.append(problem.p[: problem.n] * rng.exponential(size=problem.n), [0.0, 0.0])
+        node = replace(
+            problem.root(), status=status, b_l=middle - width, b_u=middle + width, t=t,
+            age=5, u=np.full(problem.m, 0.3), C=np.diag(np.full(problem.m, 0.2)),
+        )
+        best = enumerate_node(problem, status, node.b_l, node.b_u)
+        if np.isfinite(best):
+            problem.evaluate(node, Goal(cutoff=best * rng.uniform(1.0, 1.05) + 1e-6))
 
 
 def test_root_bound_without_incumbent_is_valid():
