@@ -153,6 +153,7 @@ class Finder:
     def _try_swap(self, out: int, into: int, found: Found) -> bool:
         """Switch one off (-1: none) and another on, and complete; False if the rows forbid it."""
         problem = self._problem
+        assert self.best_x is not None
         box = problem.root()
         lb, ub = box.lb.copy(), box.ub.copy()
         values = np.round(np.clip(self.best_x, lb, ub))
