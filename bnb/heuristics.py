@@ -126,7 +126,7 @@ class Finder:
         return found
 
     def _best_swap(self, tried: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """The pair (off, on) with the best guess among those not tried; -1 for none off.
+        """Who should go off (-1: none) and who on: the best guess among the pairs not tried.
 
         Without x_j about P_jj x_j² / 2 is lost, and with it about g_j² / (2 P_jj) gained, where g
         is the gradient less that of the variables that are on: rows may hold all of these alike.
