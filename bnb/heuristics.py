@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,16 +118,20 @@ class Finder:
         found: Found = []
         tried: set[tuple[int, int]] = set()
         trials = 0
+        around: np.ndarray | None = None
+        left: Iterator[tuple[int, int]] = iter(())
         while trials < _SWAP_TRIALS and self.best_x is not None and not goal.expired():
-            pair = self._best_swap(tried)
+            if around is not self.best_x:
+                around, left = self.best_x, self._swaps()
+            pair = next((pair for pair in left if pair not in tried), None)
             if pair is None:
                 break
             tried.add(pair)
             trials += self._try_swap(*pair, found)
         return found
 
-    def _best_swap(self, tried: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """Who should go off (-1: none) and who on: the best guess among the pairs not tried.
+    def _swaps(self) -> Iterator[tuple[int, int]]:
+        """Who might go off (-1: none) and who on, the best guesses first.
 
         Without x_j about P_jj x_j² / 2 is lost, and with it about g_j² / (2 P_jj) gained, where g
         is the gradient less that of the variables that are on: rows may hold all of these alike.
@@ -146,9 +151,7 @@ class Finder:
         leaving = np.append(-1, on[np.argsort(total[on], kind="stable")])
         for j in off[np.argsort(-total[off], kind="stable")]:
             for i in leaving:
-                if (int(i), int(j)) not in tried:
-                    return int(i), int(j)
-        return None
+                yield int(i), int(j)
 
     def _try_swap(self, out: int, into: int, found: Found) -> bool:
         """Switch one off (-1: none) and another on, and complete; False if the rows forbid it."""
