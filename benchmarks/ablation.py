@@ -53,6 +53,11 @@ class NoShaving(CSVMProblem):
         return node, np.inf
 
 
+class NoTests(CSVMProblem):
+    def _test(self, node: Node, key: int, _: float) -> tuple[list[Node], float, bool]:
+        return self._children(node, key), -np.inf, False
+
+
 class AnyBudget(CSVMProblem):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -99,8 +104,9 @@ PARTS: list[tuple[str, type[CSVMProblem], Callable[[], AbstractContextManager]]]
     ("halving β below a width of 1/2", CSVMProblem,
      setting(csvm.problem, "_BETA_SHARE", np.inf)),
     ("shaving β", NoShaving, nullcontext),
+    ("testing children inside the node", NoTests, nullcontext),
     ("branching on the largest u (most fractional instead)", MostFractional, nullcontext),
-    ("swaps before the search", CSVMProblem, setting(csvm.problem, "_SWAP_WORK", 0)),
+    ("swaps after the root", CSVMProblem, setting(csvm.problem, "_SWAP_WORK", 0)),
     ("rounding in the tree", NoRounding, nullcontext),
     ("the drop bound: base search", BaseSearch, nullcontext),
 ]

@@ -94,7 +94,8 @@ def attained(data: Arrays) -> float:
     found = problem.prepare(Goal())
     if found is None:
         raise ValueError("no anchor may be given up, or the heuristics found nothing: no level")
-    return problem.check(found.solutions[0][1])[0]
+    x = found.solutions[0][1]
+    return problem.check(problem.improve(x, problem.check(x)[0]))[0]
 
 
 def tight_constants(data: Arrays, level: float) -> np.ndarray:

@@ -61,6 +61,9 @@ class Node:
         Covariance of those whose frequency is not zero.
     age : int
         How many sets these were.
+    played : (float, float) or None
+        The bound of this very node, where it is known already, and how much higher it would be if
+        the interval were its middle alone.
     """
 
     status: np.ndarray
@@ -70,6 +73,12 @@ class Node:
     u: np.ndarray
     C: np.ndarray
     age: int
+    played: tuple[float, float] | None = None
+
+    @property
+    def wide(self) -> bool:
+        """Whether the interval of the intercept is too wide for the drop bound."""
+        return not self.b_u - self.b_l <= _WIDE
 
 
 class CSVMProblem(Problem):
@@ -145,7 +154,7 @@ class CSVMProblem(Problem):
         )
 
     def prepare(self, goal: Goal) -> Evaluation | None:
-        """Incumbents before the search: a sweep over soft margins, then swaps."""
+        """An incumbent before the search: the best of a sweep over soft margins."""
         if (self.budgets < -_ROUNDING).any() or not self._propagated_root().any():
             return None  # nothing to search for: infeasible, or all anchors are enforced
         out = np.empty(self.n + 1)
@@ -155,13 +164,16 @@ class CSVMProblem(Problem):
             self.K, self.diag, self.p, self.cost, lo, hi, self.first, np.zeros(self.m, np.int8),
             self.weights, self.budgets, levels, 1e-6, out,
         )
-        if not np.isfinite(value):
-            return None
+        return Evaluation(-np.inf, [("H", out)]) if np.isfinite(value) else None
+
+    def improve(self, x: np.ndarray, objective: float) -> np.ndarray:
+        """A solution at least as good as x, found by swaps of anchors."""
+        out = x.copy()
         improve_by_swaps(
-            self.K, self.diag, self.p, self.cost, lo, hi, self.first, self.weights, self.budgets,
-            1e-6, _SWAP_WORK // self.n, out, value,
+            self.K, self.diag, self.p, self.cost, self.lo.copy(), self.hi.copy(), self.first,
+            self.weights, self.budgets, 1e-6, _SWAP_WORK // self.n, out, objective,
         )
-        return Evaluation(-np.inf, [("H", out)])
+        return out
 
     def _propagated_root(self) -> np.ndarray:
         """Which anchors are still free once the budgets have been looked at."""
@@ -170,46 +182,100 @@ class CSVMProblem(Problem):
         return status == FREE
 
     def evaluate(self, state: Node, goal: Goal) -> Evaluation:
-        """Bound a node, fix what the bound decides, and look for an incumbent."""
+        """Bound a node, decide what the bound decides, and look for an incumbent."""
         node, removed = self._cut_interval(state, goal.cutoff)
         if node.b_l > node.b_u:
             return Evaluation(goal.cutoff, removed=removed)
-        bound = -np.inf
+        whole, bound = not np.isfinite(state.b_u - state.b_l), -np.inf
+        if whole and np.isfinite(goal.cutoff + node.b_u - node.b_l):
+            node, cut = self._shave_interval(node, goal.cutoff)
+            removed = min(removed, cut)
         while True:
-            left = self._propagate(node.status)
-            if left is None:
-                return Evaluation(np.inf, removed=removed)
-            free = np.flatnonzero(node.status == FREE)
-            if node.b_u - node.b_l > _WIDE and np.isfinite(goal.cutoff):
-                node, cut = self._shave_interval(node, free, goal.cutoff)
-                removed = min(removed, cut)
-                if node.b_l >= node.b_u:
-                    return Evaluation(goal.cutoff, removed=removed)
-            if free.size == 0 or node.b_u - node.b_l > _WIDE:
-                return self._evaluate_convex(node, free, bound, removed, goal)
-            found, middle, fixed = self._play(node, free, left, goal.cutoff)
-            bound = max(bound, found)
+            if node.played is None and not node.wide and self._settle(node, goal.cutoff)[1]:
+                removed = min(removed, goal.cutoff)
+            if node.played is not None:
+                bound = max(bound, node.played[0])
             if bound >= goal.cutoff:
                 return Evaluation(bound, removed=removed)
-            if not fixed:
+            if self._propagate(node.status) is None:
+                return Evaluation(np.inf, removed=removed)
+            free = np.flatnonzero(node.status == FREE)
+            # Fewer choices of anchors than intervals (without an incumbent nothing bounds the
+            # intercept): decide the anchors first.
+            few = not (node.b_u - node.b_l) / _WIDE <= 2.0 ** min(free.size, 30)
+            if free.size == 0 or few:
+                return self._evaluate_convex(node, free, bound, removed, goal)
+            candidates = self._candidates(node, free, goal.cutoff - bound)
+            if goal.expired():
+                children = self._children(node, candidates[0].key)
                 break
-            removed = min(removed, goal.cutoff)
-        solutions = [] if goal.probe else self._round(node, goal.objective)
-        candidates = self._candidates(node, free, middle - found, goal.cutoff - bound)
-        return Evaluation(bound, solutions, candidates, node, removed=removed)
+            children, below, fixed = self._test(node, candidates[0].key, goal.cutoff)
+            if fixed or len(children) < 2:
+                removed = min(removed, goal.cutoff)
+            if len(children) == 2:
+                bound = max(bound, below)
+                break
+            if not children:
+                return Evaluation(goal.cutoff, removed=removed)
+            node = children[0]
+        solutions = []
+        if whole and goal.incumbent is not None:
+            solutions = [("L", self.improve(goal.incumbent, goal.objective))]
+        elif not goal.probe:
+            solutions = self._round(node, goal.objective)
+        return Evaluation(bound, solutions, candidates, (node, children), removed=removed)
 
     def branch(self, state: Node, evaluation: Evaluation, candidate: Candidate) -> list[Node]:
         """Halve the interval of the intercept, or enforce and give up an anchor."""
-        node = evaluation.data
-        if candidate.key == self.m:
+        node, children = evaluation.data
+        if children and candidate == evaluation.candidates[0]:
+            return children
+        return self._children(node, candidate.key)
+
+    def _children(self, node: Node, key: int) -> list[Node]:
+        if key == self.m:
             middle = _middle(node.b_l, node.b_u)
-            return [replace(node, b_u=middle), replace(node, b_l=middle)]
-        children = []
-        for value in (ENFORCED, GIVEN_UP):
-            status = node.status.copy()
-            status[candidate.key] = value
-            children.append(replace(node, status=status))
+            return [replace(_copy(node), b_u=middle), replace(_copy(node), b_l=middle)]
+        children = [_copy(node), _copy(node)]
+        children[0].status[key], children[1].status[key] = ENFORCED, GIVEN_UP
         return children
+
+    def _test(self, node: Node, key: int, cutoff: float) -> tuple[list[Node], float, bool]:
+        """The children that are not refuted, the least of their bounds, and if any was fixed in.
+
+        Of an anchor only the child that enforces it is tested: the other one mostly is as open as
+        the node itself. A node with one child left goes on as that child.
+        """
+        children, below, fixed = [], np.inf, False
+        for child in self._children(node, key):
+            value = -np.inf
+            if key == self.m or child.status[key] == ENFORCED:
+                value, decided = self._settle(child, cutoff)
+                fixed |= decided
+            if value < cutoff:
+                children.append(child)
+                below = min(below, value)
+        return children, below, fixed
+
+    def _settle(self, node: Node, cutoff: float) -> tuple[float, bool]:
+        """Bound a node and fix what the bound decides, until it decides no more.
+
+        Returns the bound and whether anything was fixed; ``node.played`` is written.
+        """
+        bound, fixed = -np.inf, False
+        while True:
+            left = self._propagate(node.status)
+            free = np.flatnonzero(node.status == FREE)
+            if left is None or free.size == 0:
+                value = np.inf if left is None else self._convex_solve(node, free, cutoff)[0]
+                node.played = max(bound, value), 0.0
+                return node.played[0], fixed
+            found, width_cost, more = self._play(node, free, left, cutoff)
+            bound = max(bound, found)
+            if not more:
+                node.played = bound, width_cost
+                return bound, fixed
+            fixed = True
 
     def check(self, x: np.ndarray) -> tuple[float, float]:
         """Objective, and by how much margins must be relaxed for the counts to hold."""
@@ -272,10 +338,7 @@ class CSVMProblem(Problem):
             if negative > 0:
                 b_u = min(b_u, cutoff / negative - 1.0 + reach)
         removed = cutoff if b_l > state.b_l or b_u < state.b_u else np.inf
-        node = replace(
-            state, b_l=b_l, b_u=b_u, status=state.status.copy(), t=state.t.copy()
-        )
-        return node, removed
+        return replace(_copy(state), b_l=b_l, b_u=b_u, played=state.played), removed
 
     def _propagate(self, status: np.ndarray) -> np.ndarray | None:
         """Enforce anchors that no longer fit a budget; what is left, None if overdrawn."""
@@ -306,32 +369,42 @@ class CSVMProblem(Problem):
     def _play(
         self, node: Node, free: np.ndarray, left: np.ndarray, cutoff: float
     ) -> tuple[float, float, bool]:
-        """Drop bound of the node, which learns from it, and whether it fixed any anchor."""
+        """Drop bound of the node, which learns from it.
+
+        Returns
+        -------
+        bound, width_cost : float
+            See `Node.played`.
+        fixed : bool
+            Whether any anchor was decided.
+        """
         dual = self._dual(node)
         np.clip(node.t, dual.lo, dual.hi, out=node.t)
         weights = np.ascontiguousarray(self.weights[:, free])
         # Fixing asks what happens without one of them: the others must still use up the budget.
         rates = Rates(weights, left, self.exact & (left < weights.sum(axis=1)))
         variables = free + self.first
-        fresh = node.age == 0
-        if fresh:
-            mixture = self.game.soft_start(dual, variables, rates, node.t)
+        first = node.age == 0
+        if first:
+            mixture = self.game.soft_start(dual, variables, rates, node.t, cutoff)
             mixture.age = _START_AGE
         else:
             mixture = _recall(node, free)
+        long = first and not node.wide
         played = self.game.play(
             dual, variables, rates, node.t, mixture, self._split, cutoff,
-            _FIRST_ROUNDS if fresh else _ROUNDS, 3 * _PATIENCE if fresh else _PATIENCE,
+            _FIRST_ROUNDS if long else _ROUNDS, 3 * _PATIENCE if long else _PATIENCE,
         )
-        _remember(node, free, mixture)
+        if not node.wide:  # what is learned on a wide interval is a bad start on a part of it
+            _remember(node, free, mixture)
         found = played.certificate
         if found.bound >= cutoff:
-            return found.bound, played.middle, False
+            return found.bound, 0.0, False
         if self._ignores(node, free):  # then what is enforced says at least as much by itself
             plain, node.t, _, _ = self._convex_solve(node, free, cutoff)
             if plain >= cutoff:
-                return plain, plain, False
-        return found.bound, played.middle, self._fix(node, free, found, cutoff)
+                return plain, 0.0, False
+        return found.bound, played.middle - found.bound, self._fix(node, free, found, cutoff)
 
     def _ignores(self, node: Node, free: np.ndarray) -> bool:
         """Whether the bound puts no multiplier on any free anchor."""
@@ -346,11 +419,10 @@ class CSVMProblem(Problem):
         node.status[free[if_enforced >= cutoff]] = GIVEN_UP
         return bool(node.status[free].any())
 
-    def _shave_interval(
-        self, node: Node, free: np.ndarray, cutoff: float
-    ) -> tuple[Node, float]:
+    def _shave_interval(self, node: Node, cutoff: float) -> tuple[Node, float]:
         """Cut pieces off both ends of the interval that the plain convex bound refutes."""
         removed = np.inf
+        free = np.flatnonzero(node.status == FREE)
         for side in (0, 1):
             piece = 0.5
             while piece > 0.02 and node.b_u - node.b_l > 0.1 * _WIDE:
@@ -359,7 +431,7 @@ class CSVMProblem(Problem):
                     node, b_l=node.b_l if side == 0 else node.b_u - width,
                     b_u=node.b_u if side == 1 else node.b_l + width, t=node.t.copy(),
                 )
-                if not np.isfinite(width) or self._convex_solve(part, free, cutoff)[0] < cutoff:
+                if self._convex_solve(part, free, cutoff)[0] < cutoff:
                     piece *= 0.5
                     continue
                 removed = cutoff
@@ -397,10 +469,7 @@ class CSVMProblem(Problem):
     def _evaluate_convex(
         self, node: Node, free: np.ndarray, bound: float, removed: float, goal: Goal
     ) -> Evaluation:
-        """Bound by the node without its free anchors: exact if there are none.
-
-        Good enough also for a node whose interval of the intercept is to be halved anyway.
-        """
+        """Bound by the node without its free anchors: exact if there are none."""
         value, t, half, hint = self._convex_solve(node, free, goal.cutoff)
         bound = max(bound, value)
         if bound >= goal.cutoff:
@@ -412,15 +481,10 @@ class CSVMProblem(Problem):
         solutions = []
         if np.isfinite(objective):
             solutions.append(("L", np.append(scale * t[: self.n], beta)))
-        candidates = [Candidate(self.m)] if free.size else []
-        intervals = (node.b_u - node.b_l) / _WIDE
-        if free.size and not intervals <= 2.0 ** min(free.size, 30):
-            # More intervals than choices of anchors (without an incumbent nothing bounds the
-            # intercept): decide the anchors first.
-            anchors = self.first + free
-            margin = self.p[anchors] * (half[anchors] + hint)
-            candidates = [Candidate(int(free[a])) for a in np.argsort(margin)[:_CANDIDATES]]
-        return Evaluation(bound, solutions, candidates, node, removed=removed)
+        anchors = self.first + free
+        margin = self.p[anchors] * (half[anchors] + hint)
+        candidates = [Candidate(int(free[a])) for a in np.argsort(margin)[:_CANDIDATES]]
+        return Evaluation(bound, solutions, candidates, (node, []), removed=removed)
 
     def _round(self, node: Node, objective: float) -> list[tuple[str, np.ndarray]]:
         """Give up the anchors that the bound was played against most often."""
@@ -434,11 +498,12 @@ class CSVMProblem(Problem):
         )
         return [("R", out)] if np.isfinite(value) else []
 
-    def _candidates(
-        self, node: Node, free: np.ndarray, width_cost: float, gap: float
-    ) -> list[Candidate]:
+    def _candidates(self, node: Node, free: np.ndarray, gap: float) -> list[Candidate]:
         """The intercept while its interval costs much of the gap, else the undecided anchors."""
-        width = node.b_u - node.b_l
+        if node.wide:
+            return [Candidate(self.m)]
+        assert node.played is not None
+        width, width_cost = node.b_u - node.b_l, node.played[1]
         # A bound without multipliers on free anchors cannot tell what the width costs; it wins
         # where the interval is too wide for any other.
         blind = width > _NARROW and self._ignores(node, free)
@@ -449,6 +514,11 @@ class CSVMProblem(Problem):
         u = node.u[free]
         order = np.argsort(np.where(u < _DECIDED, -u, 0.0), kind="stable")[:_CANDIDATES]
         return [Candidate(int(free[a]), float(u[a]), float(1.0 - u[a])) for a in order]
+
+
+def _copy(node: Node) -> Node:
+    """For a part of the node: what is decided and learned, but not the bound."""
+    return replace(node, status=node.status.copy(), t=node.t.copy(), played=None)
 
 
 def _recall(node: Node, free: np.ndarray) -> Mixture:

@@ -68,13 +68,13 @@ class DropGame:
         self._kernel, self._kernel_diag = K.copy(), self._diag.copy()
 
     def soft_start(
-        self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray
+        self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, target: float
     ) -> Mixture:
         """A start for `play`: the best of a range of soft margins.
 
         Every free anchor's multiplier is capped at the same level, which is doubled from solve to
-        solve; t with the best drop bound is kept (in place).  The frequencies are put in proportion
-        to the anchors' slack at that level.
+        solve, until the drop bound reaches the target; t with the best one is kept (in place).  The
+        frequencies are put in proportion to the anchors' slack at that level.
         """
         x, F = t.copy(), np.empty(t.size)
         top, low = dual.hi.copy(), dual.lo.copy()
@@ -99,6 +99,8 @@ class DropGame:
                 t[:] = policy
                 beta = intercept(x, F, low, top)
                 u[:] = np.maximum((F[free] - beta) * np.sign(dual.p[free]), 0.0)
+            if best >= target:
+                break
         _spread(u, rates.weights, rates.budgets)
         return Mixture(u, np.diag(u * (1.0 - u)), 0)
 

@@ -83,9 +83,9 @@ def random_problem(seed, node_solver="auto"):
 
 
 class Audited(CSVMProblem):
-    """Checks every node's bound, and every anchor that is fixed, against enumeration."""
+    """Checks every node's bound, and all that is decided inside it, against enumeration."""
 
-    checked = 0
+    checked = settled = 0
 
     def evaluate(self, state, goal):
         found = super().evaluate(state, goal)
@@ -95,6 +95,14 @@ class Audited(CSVMProblem):
         assert min(found.bound, goal.cutoff) <= limit + 1e-6 * max(1.0, abs(limit))
         self.checked += 1
         return found
+
+    def _settle(self, node, cutoff):
+        before = node.status.copy()
+        bound, fixed = super()._settle(node, cutoff)
+        best = enumerate_node(self, before, node.b_l, node.b_u)
+        assert min(bound, cutoff) <= best + 1e-6 * max(1.0, abs(best))
+        self.settled += 1
+        return bound, fixed
 
     def _fix(self, node, free, found, cutoff):
         before = node.status.copy()
