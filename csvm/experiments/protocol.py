@@ -46,9 +46,9 @@ class Protocol:
         Relative gap at which a fit counts as proven.
     clusters : int
         Points that stand for the training part of a set above 1000 rows.
-    costs : {"class", "point"}
-        Whether the C of a CSVM is shared by the points of a class of I, as section 3.3 of the
-        paper says, or is the cost of every point.
+    costs : {"point", "class"}
+        Whether the C of a CSVM is the cost of every point, as the paper's numbers suggest, or is
+        shared by the points of a class of I, as its section 3.3 says.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Protocol:
     time_limit: float = 60.0
     gap: float = 1e-4
     clusters: int = 500
-    costs: str = "class"
+    costs: str = "point"
 
     @property
     def grid(self) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import pictures
 from .algorithm import Outcome
+from .protocol import Protocol
 from .tabulate import Table, summary, tables
 
 __all__ = ["write_report"]
@@ -62,8 +63,14 @@ def write_report(outcomes: Sequence[Outcome], directory: str | Path) -> Path:
 
 
 def _protocol(outcomes: Sequence[Outcome]) -> str:
-    """What was run, in words."""
-    protocol = outcomes[0].protocol
+    """What was run, in words; data sets with the same protocol together."""
+    groups: dict[Protocol, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.protocol, []).append(outcome)
+    return "\n\n".join(_settings(protocol, group) for protocol, group in groups.items()) + "\n"
+
+
+def _settings(protocol: Protocol, outcomes: Sequence[Outcome]) -> str:
     source = (
         "the SVM's mean TPR on the outer folds plus "
         f"{protocol.delta:g}" if outcomes[0].target == "estimated" else "printed in the paper"
@@ -78,7 +85,7 @@ def _protocol(outcomes: Sequence[Outcome]) -> str:
         f"Protocol {protocol.name}: folds (outer × inner) {folds}; C and γ from 2^{{{grid}}}, "
         f"the C of a CSVM per {protocol.costs}; target {source}; α = {protocol.alpha:g}; at most "
         f"{protocol.time_limit:g} s for a CSVM fit, proven at a relative gap of {protocol.gap:g}; "
-        f"{protocol.splits} random splits.\n"
+        f"{protocol.splits} random splits."
     )
 
 
@@ -106,7 +113,9 @@ def _page(outcomes: Sequence[Outcome], found: Sequence[Table]) -> str:
     facts = "".join(f"<li>{html.escape(fact[2:])}</li>" for fact in _facts(outcomes) if fact)
     parts = [
         "<h1>Constrained SVM: the paper's experiments</h1>",
-        f'<p class="soft">{html.escape(_protocol(outcomes))}</p><nav>{links}</nav>',
+        *(f'<p class="soft">{html.escape(text)}</p>'
+          for text in _protocol(outcomes).strip().split("\n\n")),
+        f"<nav>{links}</nav>",
         *(_section(by_name[name]) for name in ("table1", "table2", "table3") if name in by_name),
         _section(by_name["unseen"]), f"<ul>{facts}</ul>",
         _figure(
