@@ -222,7 +222,8 @@ def warm_up() -> None:
     bnb.solve_miqp([[1.0]], [0.0], binary=[0])
     for rates in (1, 2):
         problem = Sample("wisconsin", 1.0, 1.0, 60, rates=rates).arrays().problem()
-        bnb.solve(problem, branching="first", time_limit=60)
+        result = bnb.solve(problem, branching="first", time_limit=60)
+        problem.improve(result.x, result.objective)  # not every search comes to that
 
 
 class _Clock:

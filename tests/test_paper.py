@@ -370,6 +370,7 @@ def test_the_estimate_weighs_by_group():
 def tiny_quick(monkeypatch):
     tiny = Protocol("quick", outer=2, inner=2, exponents=(-5, 5), splits=2)
     monkeypatch.setattr(command, "QUICK", tiny)
+    monkeypatch.setattr(command, "FULL", replace(tiny, name="full", outer=3))
 
 
 def test_the_command_as_a_person_types_it(tiny_quick, tmp_path, monkeypatch, capsys):
@@ -389,7 +390,20 @@ def test_the_command_as_a_person_types_it(tiny_quick, tmp_path, monkeypatch, cap
     assert "| 0.973 |" in capsys.readouterr().out
 
 
+def test_full_may_name_the_data_sets(tiny_quick, sample, tmp_path, monkeypatch, capsys):
+    small = {name: Sample(name, sample.X, sample.y) for name in ("votes", "wisconsin")}
+    monkeypatch.setattr(command, "load", small.__getitem__)
+    run = ["paper", "--dataset", *small, "--jobs", "1", "--out", str(tmp_path)]
+    for full, folds in (["wisconsin"], ("quick", "full")), ([], ("full", "full")):
+        assert main([*run, "--full", *full]) == 0
+        text = (tmp_path / "report.md").read_text()
+        for name, protocol in zip(small, folds, strict=True):
+            line = next(p for p in text.split("\n\n") if p.startswith(f"Protocol {protocol}"))
+            assert f"{name} {2 if protocol == 'quick' else 3} × 2" in line
+
+
 @pytest.mark.parametrize("wrong, message", [
+    (["--full", "iris"], "--full: invalid choice: 'iris'"),
     (["--dataset", "iris"], "--dataset: invalid choice: 'iris'"),
     (["--jobs", "0"], "--jobs: must be > 0"),
     (["--time-limit", "soon"], "--time-limit: invalid number value: 'soon'"),
