@@ -431,7 +431,7 @@ class CSVMProblem(Problem):
                     node, b_l=node.b_l if side == 0 else node.b_u - width,
                     b_u=node.b_u if side == 1 else node.b_l + width, t=node.t.copy(),
                 )
-                if self._convex_solve(part, free, cutoff)[0] < cutoff:
+                if self._convex_solve(part, free, cutoff, 1e-3)[0] < cutoff:
                     piece *= 0.5
                     continue
                 removed = cutoff
@@ -439,9 +439,12 @@ class CSVMProblem(Problem):
         return node, removed
 
     def _convex_solve(
-        self, node: Node, free: np.ndarray, cutoff: float
+        self, node: Node, free: np.ndarray, cutoff: float, accuracy: float = 1e-6
     ) -> tuple[float, np.ndarray, np.ndarray, float]:
-        """Certified bound of the node without its free anchors, t, K t / 2 and the intercept."""
+        """Certified bound of the node without its free anchors, t, K t / 2 and the intercept.
+
+        A coarser accuracy gives a weaker bound.
+        """
         dual = self._dual(node)
         p, lo, hi = dual.p, dual.lo, dual.hi
         lo[self.first + free] = 0.0
@@ -456,10 +459,10 @@ class CSVMProblem(Problem):
         for _ in range(_CHUNKS):
             before = t.copy()
             steps, violation = self.solver.maximise(
-                self.K, self.diag, p, lo, hi, t, F, 1e-6, 10 * t.size, target
+                self.K, self.diag, p, lo, hi, t, F, accuracy, 10 * t.size, target
             )
             last, value = value, max(value, certified_value(p, t, F, steps + t.size))
-            if violation <= 1e-6 or value >= target or value <= last + 1e-12 * abs(last):
+            if violation <= accuracy or value >= target or value <= last + 1e-12 * abs(last):
                 break
             extrapolate(self.K, p, lo, hi, t, before, F, target)
         if value >= hopeless:
