@@ -2,6 +2,7 @@
 
     python -m benchmarks --quick
     python -m benchmarks --full --families paper --solvers csvm CPLEX COPT --limit 60
+    python -m benchmarks --report
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .families import FAMILIES, Instance, quick
 from .nodework import Figure, measure
 from .peers import PEERS
 from .report import markdown, pictures
-from .runner import OURS, cross_check, jobs, run, warm_up
+from .runner import OURS, Outcome, cross_check, jobs, read, run, warm_up
 
 QUICK_LIMIT, FULL_LIMIT = 2.0, 60.0
 QUICK_SOLVERS = [OURS, "SCIP"]
@@ -34,6 +35,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
                       help="six small instances next to SCIP, in two minutes")
     size.add_argument("--full", action="store_true",
                       help="all families and all peers, for hours; stop and start it as you like")
+    size.add_argument("--report", action="store_true",
+                      help="run nothing; tables and pictures of all that results.csv holds")
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), metavar="NAME",
                         help=f"with --full, some of: {', '.join(FAMILIES)}")
     parser.add_argument("--solvers", nargs="+", choices=[OURS, *PEERS], metavar="NAME",
@@ -43,8 +46,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"), metavar="DIR",
                         help="for results.csv, parts.csv, summary.md and pictures")
     options = parser.parse_args(arguments)
-    if options.quick and options.families:
+    if options.families and not options.full:
         parser.error("--families goes with --full")
+    if options.report and (options.solvers or options.limit):
+        parser.error("--report takes all rows: neither --solvers nor --limit goes with it")
     if options.limit is not None and not options.limit > 0:
         parser.error("--limit must be positive")
     return options
@@ -52,6 +57,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
+    if options.report:
+        rows = read(options.out / "results.csv")
+        if not rows:
+            print(f"no rows in {options.out}/results.csv", file=sys.stderr)
+            return 1
+        return report(rows, stored(options.out / "parts.csv"), options.out)
     wanted = options.solvers or (QUICK_SOLVERS if options.quick else [OURS, *PEERS])
     absent = [name for name in wanted if name != OURS and not PEERS[name].installed]
     if absent:
@@ -68,11 +79,15 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from here")
         return 130
-    figures = parts(options.out / "parts.csv", quick=options.quick)
+    return report(rows, parts(options.out / "parts.csv", quick=options.quick), options.out)
+
+
+def report(rows: list[Outcome], figures: list[Figure], folder: Path) -> int:
+    """Write the section and the pictures; 1 if the rows contradict each other."""
     contradictions = cross_check(rows)
-    (options.out / "summary.md").write_text(markdown(rows, figures, absent, contradictions))
-    pictures(rows, figures, options.out)
-    print(f"wrote {options.out}/summary.md, results.csv, parts.csv and the pictures")
+    (folder / "summary.md").write_text(markdown(rows, figures, contradictions))
+    pictures(rows, figures, folder)
+    print(f"wrote {folder}/summary.md and the pictures")
     for text in contradictions:
         print(f"CONTRADICTION: {text}", file=sys.stderr)
     return 1 if contradictions else 0
@@ -94,17 +109,24 @@ def chosen(options: argparse.Namespace) -> list[Instance]:
     return found
 
 
+def stored(path: Path) -> list[Figure]:
+    """Kernel and node work measured earlier; empty if there is no such file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [
+            Figure(r["part"], r["what"], int(r["size"]), float(r["value"]), r["unit"])
+            for r in csv.DictReader(file)
+        ]
+
+
 def parts(path: Path, *, quick: bool) -> list[Figure]:
     """Kernel and node work, measured once and kept beside the results."""
-    if path.exists():
-        with path.open(newline="") as file:
-            return [
-                Figure(r["part"], r["what"], int(r["size"]), float(r["value"]), r["unit"])
-                for r in csv.DictReader(file)
-            ]
+    figures = stored(path)
+    if figures:
+        return figures
     print("measuring kernel and node work", flush=True)
     warm_up()
-    figures = []
     for figure in measure(quick=quick):
         print(f"{figure.part}: {figure.what}, {figure.size}: {figure.value:.4g} {figure.unit}",
               flush=True)

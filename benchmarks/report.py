@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from importlib import metadata
 from pathlib import Path
@@ -68,8 +68,9 @@ def names(table: Table) -> list[str]:
 def family_table(rows: Sequence[Outcome]) -> list[str]:
     """Solved, means, gaps and integrals per family and solver."""
     lines = [
-        "| family | solver | took | solved | nodes | seconds | gap of the rest | integral (s) |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| family | limit (s) | solver | took | solved | nodes | seconds | gap of the rest | "
+        "integral (s) |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     fast, lean = credited(rows), credited(rows, "nodes")
     for family in families(fast):
@@ -81,7 +82,8 @@ def family_table(rows: Sequence[Outcome]) -> list[str]:
             times = [row.seconds if row.solved else row.limit for row in mine.values()]
             end_only = not all(row.trajectory for row in mine.values())
             lines.append(
-                f"| {family} | {name} | {len(mine)} of {len(part)} | {len(nodes)} | "
+                f"| {family} | {_limits(mine.values())} | {name} | {len(mine)} of {len(part)} | "
+                f"{len(nodes)} | "
                 f"{_number(shifted_mean(nodes, NODE_SHIFT))} | "
                 f"{_number(shifted_mean(times, SECOND_SHIFT))} | "
                 f"{_percent(float(np.mean(rest))) if rest else ''} | "
@@ -172,13 +174,15 @@ def figure_table(figures: Sequence[Figure]) -> list[str]:
     ]
 
 
+def _limits(rows: Iterable[Outcome]) -> str:
+    return ", ".join(f"{limit:g}" for limit in sorted({row.limit for row in rows}))
+
+
 def markdown(
-    rows: Sequence[Outcome], figures: Sequence[Figure], absent: Sequence[str],
-    contradictions: Sequence[str],
+    rows: Sequence[Outcome], figures: Sequence[Figure], contradictions: Sequence[str]
 ) -> str:
     """The section for docs/benchmarks.md."""
     table = credited(rows)
-    limits = sorted({row.limit for row in rows})
     mine = [r for r in rows if r.solver == OURS]
     overhead = ""
     if mine:
@@ -186,8 +190,8 @@ def markdown(
         overhead = f" Time of csvm outside relaxations: {_percent(1.0 - share)}."
     verdict = "none" if not contradictions else "".join(f"\n  - {c}" for c in contradictions)
     parts = [
-        f"## Results of {date.today().isoformat()}", "", *machine(rows, absent), "",
-        f"Time limit {', '.join(f'{v:g}' for v in limits)} s, relative gap {GAP:g}, one thread. "
+        f"## Results of {date.today().isoformat()}", "", *machine(rows), "",
+        f"Time limit {_limits(rows)} s, relative gap {GAP:g}, one thread. "
         f"Contradictions between solvers: {verdict}.{overhead}",
         "", "### By family", "",
         f"Shifted geometric means (shifts {NODE_SHIFT:g} nodes and {SECOND_SHIFT:g} s): nodes over "
@@ -200,25 +204,30 @@ def markdown(
         *ratio_table([row for row in rows if row.formulation != "tight"]), "",
         "![nodes](nodes.svg)", "![profiles](profiles.svg)", "", "### By formulation", "",
         *formulation_table(rows), "", "### Not run, or not believed", "",
-        *(refusals(rows) or ["Nothing."]), "", "### Kernel and node work", "",
-        *figure_table(figures), "", "![scaling](scaling.svg)", "", "### Every instance", "",
+        *(refusals(rows) or ["Nothing."]), "",
+        *(["### Kernel and node work", "", *figure_table(figures), "", "![scaling](scaling.svg)",
+           ""] if figures else []), "### Every instance", "",
         *instance_table(table), "",
     ]
     return "\n".join(parts)
 
 
-def machine(rows: Sequence[Outcome], absent: Sequence[str]) -> list[str]:
+def machine(rows: Sequence[Outcome]) -> list[str]:
     """Where, with what, and without what."""
     # Of the rows, not of today: rows kept from an earlier run may be of an earlier version.
     solvers = dict.fromkeys(f"{row.solver} {row.version}" for row in rows)
     libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
     loads = [row.load for row in rows]
+    absent = [
+        name if peer.installed else f"{name} (not installed)"
+        for name, peer in PEERS.items() if name not in {row.solver for row in rows}
+    ]
     return [
         f"- machine: {_processor()}, {os.cpu_count()} cores, {platform.system()}; load average "
         f"(1 is this run alone): median {np.median(loads):.1f}, largest {max(loads):.1f}",
         f"- solvers: {', '.join(solvers)}",
         f"- Python {platform.python_version()}, {', '.join(libraries)}",
-        f"- not installed: {', '.join(absent) or 'none'}",
+        f"- not in this run: {', '.join(absent) or 'no peer'}",
     ]
 
 
@@ -249,8 +258,9 @@ def pictures(rows: Sequence[Outcome], figures: Sequence[Figure], folder: Path) -
     drawings: dict[str, Callable[[plt.Axes], None]] = {
         "nodes": lambda axes: draw_nodes(axes, credited(rows, "nodes")),
         "profiles": lambda axes: draw_profiles(axes, credited(rows)),
-        "scaling": lambda axes: draw_scaling(axes, figures),
     }
+    if figures:
+        drawings["scaling"] = lambda axes: draw_scaling(axes, figures)
     for name, draw in drawings.items():
         figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
         draw(axes)

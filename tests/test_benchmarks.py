@@ -283,12 +283,12 @@ def test_help_as_a_person_types_it():
         [sys.executable, "-m", "benchmarks", "--help"], cwd=ROOT, capture_output=True, text=True,
         check=True,
     )
-    for word in ("--quick", "--full", "--families", "--solvers", "--limit", "--out"):
+    for word in ("--quick", "--full", "--report", "--families", "--solvers", "--limit", "--out"):
         assert word in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [
-    [], ["--quick", "--full"], ["--quick", "--families", "paper"], ["--full", "--solvers", "Cplex"],
+    [], ["--quick", "--full"], ["--quick", "--families", "paper"], ["--report", "--limit", "5"], ["--full", "--solvers", "Cplex"],
     ["--quick", "--limit", "0"],
 ])
 def test_wrong_words_are_refused(arguments, capsys):
@@ -315,11 +315,23 @@ def test_a_run_writes_tables_and_pictures(small_run, tmp_path, monkeypatch, caps
     assert small_run("--solvers", "csvm", "SCIP") == 0
     assert "not installed, left out: SCIP" in capsys.readouterr().out
     text = (tmp_path / "out" / "summary.md").read_text()
-    assert "not installed: SCIP" in text
+    assert "SCIP (not installed)" in text
     assert tiny_instance(tiny(1)).digest[:12] in text
     for name in ("nodes", "profiles", "scaling"):
         for ending in ("svg", "png"):
             assert (tmp_path / "out" / f"{name}.{ending}").stat().st_size > 1000
+
+
+def test_the_report_of_stored_rows_is_the_same(small_run, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    assert command.main(["--report", "--out", str(out)]) == 1
+    assert "no rows in" in capsys.readouterr().err
+    assert small_run("--solvers", "csvm") == 0
+    text = (out / "summary.md").read_text()
+    (out / "summary.md").unlink()
+    monkeypatch.setattr(command, "run", lambda *_: pytest.fail("it must not run anything"))
+    assert command.main(["--report", "--out", str(out)]) == 0
+    assert (out / "summary.md").read_text() == text
 
 
 def test_without_any_solver_there_is_nothing_to_do(small_run, monkeypatch, capsys):
