@@ -204,7 +204,7 @@ def test_a_peer_is_credited_with_its_best_formulation():
 
 def test_the_report_names_the_versions_that_ran():
     rows = [outcome(solver=runner.OURS, version=v, load=1.0) for v in ("old", "new")]
-    assert "- solvers: csvm old, csvm new" in report.machine(rows, [])
+    assert "- solvers: csvm old, csvm new" in report.machine(rows)
 
 
 # -- runs -------------------------------------------------------------------------------------
@@ -288,7 +288,8 @@ def test_help_as_a_person_types_it():
 
 
 @pytest.mark.parametrize("arguments", [
-    [], ["--quick", "--full"], ["--quick", "--families", "paper"], ["--report", "--limit", "5"], ["--full", "--solvers", "Cplex"],
+    [], ["--quick", "--full"], ["--quick", "--families", "paper"], ["--report", "--limit", "5"],
+    ["--full", "--solvers", "Cplex"],
     ["--quick", "--limit", "0"],
 ])
 def test_wrong_words_are_refused(arguments, capsys):
