@@ -50,12 +50,12 @@ class NoReversal(CSVMProblem):
 
 class NoShaving(CSVMProblem):
     def _shave_interval(self, node: Node, *_: Any) -> tuple[Node, float]:
-        return node, np.inf
+        return node, -np.inf
 
 
 class NoTests(CSVMProblem):
-    def _test(self, node: Node, key: int, _: float) -> tuple[list[Node], float, bool]:
-        return self._children(node, key), -np.inf, False
+    def _test(self, node: Node, key: int, *_: Any) -> list[Node]:
+        return self._children(node, key)
 
 
 class AnyBudget(CSVMProblem):

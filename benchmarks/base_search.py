@@ -14,6 +14,14 @@ from csvm.problem import FREE, CSVMProblem, Node
 class BaseSearch(CSVMProblem):
     """Bound a node by leaving its free anchors out; branch on the one violated most."""
 
+    def prepare(self, goal: Goal) -> Evaluation | None:
+        """The same incumbents; swaps too, which the other search tries after its root."""
+        found = super().prepare(goal)
+        if found is not None:
+            x = found.solutions[0][1]
+            found.solutions.append(("L", self.improve(x, self.check(x)[0])[0]))
+        return found
+
     def evaluate(self, state: Node, goal: Goal) -> Evaluation:
         node = replace(state, status=state.status.copy(), t=state.t.copy())
         if self._propagate(node.status) is None:
@@ -34,4 +42,4 @@ class BaseSearch(CSVMProblem):
         order = np.argsort(margin)
         violated = [a for a in order if margin[a] < 1.0 - 1e-6]
         candidates = [Candidate(int(free[a])) for a in violated or order]
-        return Evaluation(bound, found, candidates, node)
+        return Evaluation(bound, found, candidates, (node, []))

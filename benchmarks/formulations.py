@@ -95,7 +95,7 @@ def attained(data: Arrays) -> float:
     if found is None:
         raise ValueError("no anchor may be given up, or the heuristics found nothing: no level")
     x = found.solutions[0][1]
-    return problem.check(problem.improve(x, problem.check(x)[0]))[0]
+    return problem.check(problem.improve(x, problem.check(x)[0])[0])[0]
 
 
 def tight_constants(data: Arrays, level: float) -> np.ndarray:

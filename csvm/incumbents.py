@@ -48,10 +48,8 @@ def read_classifier(
     kept: np.ndarray,
     hint: float,
 ) -> tuple[float, float, float]:
-    """Best feasible intercept near ``hint`` for w given by ``t`` (sliding beta).
-
-    If no intercept will do (rates on both classes), (w, beta) is scaled until the kept anchors
-    have margin 1.
+    """The best of feasible intercepts near ``hint`` for w given by ``t`` (sliding beta), and of
+    (w, beta) scaled until the kept anchors have margin 1 (where both classes are kept).
 
     Returns
     -------
@@ -73,6 +71,7 @@ def read_classifier(
                     below = beta
     norm = 0.5 * np.dot(t, half)
     best = np.inf
+    best_scale = 1.0
     best_beta = 0.0
     for beta in (below, above):
         if np.isfinite(beta):
@@ -80,8 +79,6 @@ def read_classifier(
             if value < best:
                 best = value
                 best_beta = beta
-    if np.isfinite(best):
-        return best, 1.0, best_beta
     lowest = np.inf
     highest = -np.inf
     for j in range(weights.shape[1]):
@@ -89,11 +86,15 @@ def read_classifier(
             lowest = min(lowest, half[first + j])
         elif kept[j]:
             highest = max(highest, half[first + j])
-    if lowest <= highest or not np.isfinite(lowest - highest):
-        return np.inf, 1.0, 0.0
-    scale = 2.0 / (lowest - highest)
-    beta = 1.0 - scale * lowest
-    return scale * scale * norm + _slack_cost(p, cost, half, scale, beta), scale, beta
+    if lowest > highest and np.isfinite(lowest - highest):
+        scale = 2.0 / (lowest - highest)
+        beta = 1.0 - scale * lowest
+        value = scale * scale * norm + _slack_cost(p, cost, half, scale, beta)
+        if value < best:
+            best = value
+            best_scale = scale
+            best_beta = beta
+    return best, best_scale, best_beta
 
 
 @njit(nogil=True, cache=True)

@@ -30,7 +30,7 @@ FREE, ENFORCED, GIVEN_UP = 0, 1, -1
 _ROUNDING = 1e-9
 _HOPELESS = 1e9  # objectives above this times the slack costs count as infeasible
 _CHUNKS = 40
-_WIDE = 0.5  # an interval of the intercept that is halved before anything else is tried
+_WIDE = 0.5  # an interval of the intercept that is halved before anchors are split
 _FIRST_ROUNDS = 60
 _ROUNDS = 8
 _PATIENCE = 3
@@ -40,7 +40,7 @@ _NARROW = 0.01
 _CANDIDATES = 8
 _DECIDED = 0.9
 _RARE = 1e-3  # frequencies below this are not kept
-_SWAP_WORK = 40_000  # swaps tried before the search, times points
+_SWAP_WORK = 40_000  # swaps tried around an incumbent, times points
 
 
 @dataclass
@@ -54,16 +54,16 @@ class Node:
     b_l, b_u : float
         Interval of the intercept.
     t : ndarray (N,)
-        Signed multipliers of the parent's bound.
+        Signed multipliers of the last bound, its own or its parent's.
     u : ndarray (m,)
-        Frequencies of the anchors in the sets that the parent's bound played against.
+        Frequencies of the anchors in the sets that this bound played against.
     C : ndarray (a, a)
         Covariance of those whose frequency is not zero.
     age : int
         How many sets these were.
-    played : (float, float) or None
-        The bound of this very node, where it is known already, and how much higher it would be if
-        the interval were its middle alone.
+    bound, width_cost : float
+        The drop bound of this very node, -inf where it is not known yet, and how much higher it
+        would be if the interval were its middle alone.
     """
 
     status: np.ndarray
@@ -73,11 +73,12 @@ class Node:
     u: np.ndarray
     C: np.ndarray
     age: int
-    played: tuple[float, float] | None = None
+    bound: float = -np.inf
+    width_cost: float = 0.0
 
     @property
     def wide(self) -> bool:
-        """Whether the interval of the intercept is too wide for the drop bound."""
+        """Whether the interval of the intercept must be halved before anchors are split."""
         return not self.b_u - self.b_l <= _WIDE
 
 
@@ -143,6 +144,7 @@ class CSVMProblem(Problem):
         self.solver = make_node_solver(self.node_solver)
         self.game = DropGame(self.solver, self.K)
         self._split = np.zeros((self.m, self.m))
+        self._swapped = np.inf  # objective around which swaps were tried last
 
     # -- the engine's side --------------------------------------------------------------------
 
@@ -166,14 +168,14 @@ class CSVMProblem(Problem):
         )
         return Evaluation(-np.inf, [("H", out)]) if np.isfinite(value) else None
 
-    def improve(self, x: np.ndarray, objective: float) -> np.ndarray:
-        """A solution at least as good as x, found by swaps of anchors."""
+    def improve(self, x: np.ndarray, objective: float) -> tuple[np.ndarray, float]:
+        """A solution at least as good as x, found by swaps of anchors, and its objective."""
         out = x.copy()
-        improve_by_swaps(
+        value = improve_by_swaps(
             self.K, self.diag, self.p, self.cost, self.lo.copy(), self.hi.copy(), self.first,
             self.weights, self.budgets, 1e-6, _SWAP_WORK // self.n, out, objective,
         )
-        return out
+        return out, value
 
     def _propagated_root(self) -> np.ndarray:
         """Which anchors are still free once the budgets have been looked at."""
@@ -182,48 +184,42 @@ class CSVMProblem(Problem):
         return status == FREE
 
     def evaluate(self, state: Node, goal: Goal) -> Evaluation:
-        """Bound a node, decide what the bound decides, and look for an incumbent."""
-        node, removed = self._cut_interval(state, goal.cutoff)
+        """Bound a node, decide what the bound decides, and look for an incumbent.
+
+        Whatever is taken out of the node on the way cannot beat the cutoff.
+        """
+        cutoff, bound = goal.cutoff, -np.inf
+        node = self._cut_interval(state, cutoff)
         if node.b_l > node.b_u:
-            return Evaluation(goal.cutoff, removed=removed)
-        whole, bound = not np.isfinite(state.b_u - state.b_l), -np.inf
-        if whole and np.isfinite(goal.cutoff + node.b_u - node.b_l):
-            node, cut = self._shave_interval(node, goal.cutoff)
-            removed = min(removed, cut)
+            return Evaluation(cutoff, removed=cutoff)
+        if not np.isfinite(state.b_u - state.b_l) and np.isfinite(cutoff + node.b_u - node.b_l):
+            node, bound = self._shave_interval(node, goal)
         while True:
-            if node.played is None and not node.wide and self._settle(node, goal.cutoff)[1]:
-                removed = min(removed, goal.cutoff)
-            if node.played is not None:
-                bound = max(bound, node.played[0])
-            if bound >= goal.cutoff:
-                return Evaluation(bound, removed=removed)
+            if node.bound == -np.inf and not node.wide:
+                self._settle(node, goal)
+            bound = max(bound, node.bound)
+            if bound >= cutoff:
+                return Evaluation(bound, removed=cutoff)
             if self._propagate(node.status) is None:
-                return Evaluation(np.inf, removed=removed)
+                return Evaluation(np.inf, removed=cutoff)
             free = np.flatnonzero(node.status == FREE)
             # Fewer choices of anchors than intervals (without an incumbent nothing bounds the
             # intercept): decide the anchors first.
             few = not (node.b_u - node.b_l) / _WIDE <= 2.0 ** min(free.size, 30)
             if free.size == 0 or few:
-                return self._evaluate_convex(node, free, bound, removed, goal)
-            candidates = self._candidates(node, free, goal.cutoff - bound)
+                return self._evaluate_convex(node, free, bound, goal)
+            candidates = self._candidates(node, free, cutoff - bound)
             if goal.expired():
-                children = self._children(node, candidates[0].key)
-                break
-            children, below, fixed = self._test(node, candidates[0].key, goal.cutoff)
-            if fixed or len(children) < 2:
-                removed = min(removed, goal.cutoff)
+                return Evaluation(bound, [], candidates, (node, []), removed=cutoff)
+            children = self._test(node, candidates[0].key, goal)
             if len(children) == 2:
-                bound = max(bound, below)
                 break
             if not children:
-                return Evaluation(goal.cutoff, removed=removed)
+                return Evaluation(cutoff, removed=cutoff)
             node = children[0]
-        solutions = []
-        if whole and goal.incumbent is not None:
-            solutions = [("L", self.improve(goal.incumbent, goal.objective))]
-        elif not goal.probe:
-            solutions = self._round(node, goal.objective)
-        return Evaluation(bound, solutions, candidates, (node, children), removed=removed)
+        bound = max(bound, min(child.bound for child in children))
+        solutions = [] if goal.probe else self._look_around(node, goal)
+        return Evaluation(bound, solutions, candidates, (node, children), removed=cutoff)
 
     def branch(self, state: Node, evaluation: Evaluation, candidate: Candidate) -> list[Node]:
         """Halve the interval of the intercept, or enforce and give up an anchor."""
@@ -233,49 +229,42 @@ class CSVMProblem(Problem):
         return self._children(node, candidate.key)
 
     def _children(self, node: Node, key: int) -> list[Node]:
+        children = [_part(node), _part(node)]
         if key == self.m:
-            middle = _middle(node.b_l, node.b_u)
-            return [replace(_copy(node), b_u=middle), replace(_copy(node), b_l=middle)]
-        children = [_copy(node), _copy(node)]
-        children[0].status[key], children[1].status[key] = ENFORCED, GIVEN_UP
+            children[0].b_u = children[1].b_l = 0.5 * (node.b_l + node.b_u)
+        else:
+            children[0].status[key], children[1].status[key] = ENFORCED, GIVEN_UP
         return children
 
-    def _test(self, node: Node, key: int, cutoff: float) -> tuple[list[Node], float, bool]:
-        """The children that are not refuted, the least of their bounds, and if any was fixed in.
+    def _test(self, node: Node, key: int, goal: Goal) -> list[Node]:
+        """The children that are not refuted.
 
         Of an anchor only the child that enforces it is tested: the other one mostly is as open as
-        the node itself. A node with one child left goes on as that child.
+        the node itself.
         """
-        children, below, fixed = [], np.inf, False
+        left = []
         for child in self._children(node, key):
-            value = -np.inf
-            if key == self.m or child.status[key] == ENFORCED:
-                value, decided = self._settle(child, cutoff)
-                fixed |= decided
-            if value < cutoff:
-                children.append(child)
-                below = min(below, value)
-        return children, below, fixed
+            if (key == self.m or child.status[key] == ENFORCED) and not goal.expired():
+                self._settle(child, goal)
+            if not child.bound >= goal.cutoff:
+                left.append(child)
+        return left
 
-    def _settle(self, node: Node, cutoff: float) -> tuple[float, bool]:
-        """Bound a node and fix what the bound decides, until it decides no more.
-
-        Returns the bound and whether anything was fixed; ``node.played`` is written.
-        """
-        bound, fixed = -np.inf, False
+    def _settle(self, node: Node, goal: Goal) -> None:
+        """Bound a node and fix what the bound decides, until it decides no more."""
+        bound = -np.inf
         while True:
             left = self._propagate(node.status)
             free = np.flatnonzero(node.status == FREE)
-            if left is None or free.size == 0:
-                value = np.inf if left is None else self._convex_solve(node, free, cutoff)[0]
-                node.played = max(bound, value), 0.0
-                return node.played[0], fixed
-            found, width_cost, more = self._play(node, free, left, cutoff)
-            bound = max(bound, found)
-            if not more:
-                node.played = bound, width_cost
-                return bound, fixed
-            fixed = True
+            if left is None:
+                node.bound = np.inf
+            elif free.size == 0:
+                node.bound = max(bound, self._convex_solve(node, free, goal.cutoff)[0])
+            elif self._play(node, free, left, goal) and not goal.expired():
+                bound = max(bound, node.bound)
+                continue
+            node.bound = max(bound, node.bound)
+            return
 
     def check(self, x: np.ndarray) -> tuple[float, float]:
         """Objective, and by how much margins must be relaxed for the counts to hold."""
@@ -299,7 +288,7 @@ class CSVMProblem(Problem):
         return other
 
     def encode(self, state: Node) -> Any:
-        """Without the covariance, which is learned again."""
+        """Without bound and covariance, which are found again."""
         return {
             "status": state.status.tolist(), "b_l": state.b_l, "b_u": state.b_u,
             "t": state.t.tolist(), "u": state.u.tolist(), "age": state.age,
@@ -323,7 +312,7 @@ class CSVMProblem(Problem):
 
     # -- parts of an evaluation ---------------------------------------------------------------
 
-    def _cut_interval(self, state: Node, cutoff: float) -> tuple[Node, float]:
+    def _cut_interval(self, state: Node, cutoff: float) -> Node:
         """A copy of the node without intercepts that cannot beat the cutoff.
 
         With ||w||^2 <= UB and the positives' costs summing to C+, some positive point has slack at
@@ -337,8 +326,11 @@ class CSVMProblem(Problem):
                 b_l = max(b_l, 1.0 - cutoff / positive - reach)
             if negative > 0:
                 b_u = min(b_u, cutoff / negative - 1.0 + reach)
-        removed = cutoff if b_l > state.b_l or b_u < state.b_u else np.inf
-        return replace(_copy(state), b_l=b_l, b_u=b_u, played=state.played), removed
+        node = _part(state)
+        if (b_l, b_u) == (state.b_l, state.b_u):
+            node.bound, node.width_cost = state.bound, state.width_cost
+        node.b_l, node.b_u = b_l, b_u
+        return node
 
     def _propagate(self, status: np.ndarray) -> np.ndarray | None:
         """Enforce anchors that no longer fit a budget; what is left, None if overdrawn."""
@@ -366,45 +358,39 @@ class CSVMProblem(Problem):
             p[-1], lo[-1] = node.b_u, -np.inf
         return Dual(p, lo, hi)
 
-    def _play(
-        self, node: Node, free: np.ndarray, left: np.ndarray, cutoff: float
-    ) -> tuple[float, float, bool]:
-        """Drop bound of the node, which learns from it.
+    def _play(self, node: Node, free: np.ndarray, left: np.ndarray, goal: Goal) -> bool:
+        """Find the drop bound of a node on a bounded interval, which learns from it.
 
-        Returns
-        -------
-        bound, width_cost : float
-            See `Node.played`.
-        fixed : bool
-            Whether any anchor was decided.
+        Returns whether that decided any anchor.
         """
+        cutoff = goal.cutoff
         dual = self._dual(node)
         np.clip(node.t, dual.lo, dual.hi, out=node.t)
         weights = np.ascontiguousarray(self.weights[:, free])
         # Fixing asks what happens without one of them: the others must still use up the budget.
         rates = Rates(weights, left, self.exact & (left < weights.sum(axis=1)))
         variables = free + self.first
-        first = node.age == 0
-        if first:
-            mixture = self.game.soft_start(dual, variables, rates, node.t, cutoff)
+        fresh = node.age == 0
+        if fresh:
+            mixture = self.game.soft_start(dual, variables, rates, node.t, cutoff, goal.expired)
             mixture.age = _START_AGE
         else:
             mixture = _recall(node, free)
-        long = first and not node.wide
+        thorough = fresh and not node.wide
         played = self.game.play(
             dual, variables, rates, node.t, mixture, self._split, cutoff,
-            _FIRST_ROUNDS if long else _ROUNDS, 3 * _PATIENCE if long else _PATIENCE,
+            _FIRST_ROUNDS if thorough else _ROUNDS, 3 * _PATIENCE if thorough else _PATIENCE,
+            goal.expired,
         )
         if not node.wide:  # what is learned on a wide interval is a bad start on a part of it
             _remember(node, free, mixture)
         found = played.certificate
-        if found.bound >= cutoff:
-            return found.bound, 0.0, False
-        if self._ignores(node, free):  # then what is enforced says at least as much by itself
+        node.bound, node.width_cost = found.bound, played.middle - found.bound
+        if node.bound < cutoff and self._ignores(node, free):
+            # Then what is enforced says at least as much by itself.
             plain, node.t, _, _ = self._convex_solve(node, free, cutoff)
-            if plain >= cutoff:
-                return plain, 0.0, False
-        return found.bound, played.middle - found.bound, self._fix(node, free, found, cutoff)
+            node.bound = max(node.bound, plain)
+        return node.bound < cutoff and self._fix(node, free, found, cutoff)
 
     def _ignores(self, node: Node, free: np.ndarray) -> bool:
         """Whether the bound puts no multiplier on any free anchor."""
@@ -419,24 +405,28 @@ class CSVMProblem(Problem):
         node.status[free[if_enforced >= cutoff]] = GIVEN_UP
         return bool(node.status[free].any())
 
-    def _shave_interval(self, node: Node, cutoff: float) -> tuple[Node, float]:
-        """Cut pieces off both ends of the interval that the plain convex bound refutes."""
-        removed = np.inf
+    def _shave_interval(self, node: Node, goal: Goal) -> tuple[Node, float]:
+        """The node without pieces at both ends that the plain convex bound refutes.
+
+        Also that bound on the whole of it.
+        """
+        self._propagate(node.status)
         free = np.flatnonzero(node.status == FREE)
+        bound = self._convex_solve(_part(node), free, goal.cutoff, 1e-3)[0]
         for side in (0, 1):
-            piece = 0.5
-            while piece > 0.02 and node.b_u - node.b_l > 0.1 * _WIDE:
-                width = piece * (node.b_u - node.b_l)
-                part = replace(
-                    node, b_l=node.b_l if side == 0 else node.b_u - width,
-                    b_u=node.b_u if side == 1 else node.b_l + width, t=node.t.copy(),
-                )
-                if self._convex_solve(part, free, cutoff, 1e-3)[0] < cutoff:
-                    piece *= 0.5
-                    continue
-                removed = cutoff
-                node = replace(node, b_l=part.b_u) if side == 0 else replace(node, b_u=part.b_l)
-        return node, removed
+            share = 0.5
+            while share > 0.02 and node.b_u - node.b_l > 0.1 * _WIDE and not goal.expired():
+                piece, rest = _part(node), _part(node)
+                width = share * (node.b_u - node.b_l)
+                if side == 0:
+                    piece.b_u = rest.b_l = node.b_l + width
+                else:
+                    piece.b_l = rest.b_u = node.b_u - width
+                if self._convex_solve(piece, free, goal.cutoff, 1e-3)[0] >= goal.cutoff:
+                    node = rest
+                else:
+                    share *= 0.5
+        return node, bound
 
     def _convex_solve(
         self, node: Node, free: np.ndarray, cutoff: float, accuracy: float = 1e-6
@@ -470,24 +460,31 @@ class CSVMProblem(Problem):
         return value, t, p - F, intercept(t, F, lo, hi)
 
     def _evaluate_convex(
-        self, node: Node, free: np.ndarray, bound: float, removed: float, goal: Goal
+        self, node: Node, free: np.ndarray, bound: float, goal: Goal
     ) -> Evaluation:
         """Bound by the node without its free anchors: exact if there are none."""
         value, t, half, hint = self._convex_solve(node, free, goal.cutoff)
         bound = max(bound, value)
         if bound >= goal.cutoff:
-            return Evaluation(bound, removed=removed)
+            return Evaluation(bound, removed=goal.cutoff)
         objective, scale, beta = read_classifier(
             self.p, self.cost, t, half, self.first, self.weights, self.budgets, node.status >= 0,
             hint,
         )
         solutions = []
         if np.isfinite(objective):
-            solutions.append(("L", np.append(scale * t[: self.n], beta)))
+            solutions.append(("N", np.append(scale * t[: self.n], beta)))
         anchors = self.first + free
         margin = self.p[anchors] * (half[anchors] + hint)
         candidates = [Candidate(int(free[a])) for a in np.argsort(margin)[:_CANDIDATES]]
-        return Evaluation(bound, solutions, candidates, (node, []), removed=removed)
+        return Evaluation(bound, solutions, candidates, (node, []), removed=goal.cutoff)
+
+    def _look_around(self, node: Node, goal: Goal) -> list[tuple[str, np.ndarray]]:
+        """Swaps around a new incumbent, else a guess from the node's sets."""
+        if goal.incumbent is not None and goal.objective < self._swapped * (1.0 - 1e-9):
+            x, self._swapped = self.improve(goal.incumbent, goal.objective)
+            return [("L", x)]
+        return self._round(node, goal.objective) if node.age else []
 
     def _round(self, node: Node, objective: float) -> list[tuple[str, np.ndarray]]:
         """Give up the anchors that the bound was played against most often."""
@@ -505,12 +502,12 @@ class CSVMProblem(Problem):
         """The intercept while its interval costs much of the gap, else the undecided anchors."""
         if node.wide:
             return [Candidate(self.m)]
-        assert node.played is not None
-        width, width_cost = node.b_u - node.b_l, node.played[1]
+        width = node.b_u - node.b_l
         # A bound without multipliers on free anchors cannot tell what the width costs; it wins
         # where the interval is too wide for any other.
         blind = width > _NARROW and self._ignores(node, free)
-        if blind or (width > 1e-9 and width_cost > _BETA_SHARE * gap):
+        smallest = 1e-9 * max(1.0, abs(node.b_l), abs(node.b_u))
+        if blind or (width > smallest and node.width_cost > _BETA_SHARE * gap):
             return [Candidate(self.m)]
         # Anchors that are nearly always given up: enforcing one is soon refuted, and giving it up
         # spends the budget, so the tree is a path with short side branches.
@@ -519,9 +516,11 @@ class CSVMProblem(Problem):
         return [Candidate(int(free[a]), float(u[a]), float(1.0 - u[a])) for a in order]
 
 
-def _copy(node: Node) -> Node:
-    """For a part of the node: what is decided and learned, but not the bound."""
-    return replace(node, status=node.status.copy(), t=node.t.copy(), played=None)
+def _part(node: Node) -> Node:
+    """A copy to be narrowed down: what is decided and learned, but no bound of its own."""
+    return replace(
+        node, status=node.status.copy(), t=node.t.copy(), bound=-np.inf, width_cost=0.0
+    )
 
 
 def _recall(node: Node, free: np.ndarray) -> Mixture:
@@ -541,12 +540,3 @@ def _remember(node: Node, free: np.ndarray, mixture: Mixture) -> None:
     node.u[free[known]] = mixture.u[known]
     node.C = mixture.C[np.ix_(known, known)].astype(np.float32)
     node.age = min(mixture.age, _MAX_AGE)
-
-
-def _middle(b_l: float, b_u: float) -> float:
-    """Where to split an interval that may be unbounded."""
-    if np.isfinite(b_l) and np.isfinite(b_u):
-        return 0.5 * (b_l + b_u)
-    if np.isfinite(b_l):
-        return max(2.0 * b_l, 1.0)
-    return min(2.0 * b_u, -1.0) if np.isfinite(b_u) else 0.0

@@ -8,6 +8,7 @@ x_j = (1 - u_j) t_j, with kernel K_jk (1 + C_jk / ((1 - u_j)(1 - u_k))) on the f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,7 +69,8 @@ class DropGame:
         self._kernel, self._kernel_diag = K.copy(), self._diag.copy()
 
     def soft_start(
-        self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, target: float
+        self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, target: float,
+        expired: Callable[[], bool],
     ) -> Mixture:
         """A start for `play`: the best of a range of soft margins.
 
@@ -99,14 +101,14 @@ class DropGame:
                 t[:] = policy
                 beta = intercept(x, F, low, top)
                 u[:] = np.maximum((F[free] - beta) * np.sign(dual.p[free]), 0.0)
-            if best >= target:
+            if best >= target or expired():
                 break
         _spread(u, rates.weights, rates.budgets)
         return Mixture(u, np.diag(u * (1.0 - u)), 0)
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, mixture: Mixture,
-        S: np.ndarray, target: float, rounds: int, patience: int,
+        S: np.ndarray, target: float, rounds: int, patience: int, expired: Callable[[], bool],
     ) -> Played:
         """Raise the drop bound of a node by playing t against the sets.
 
@@ -127,6 +129,8 @@ class DropGame:
             Stop when the bound reaches this.
         rounds, patience : int
             Rounds of the game, and rounds without progress.
+        expired : callable
+            Says whether to end the game early.
 
         Returns
         -------
@@ -145,7 +149,7 @@ class DropGame:
             if best is None or found.bound > best.bound:
                 best, best_at = found, now
             missing = target - best.bound
-            if missing <= 0.0 or r == rounds - 1:
+            if missing <= 0.0 or r == rounds - 1 or expired():
                 break
             if best.bound - mark > 0.03 * missing:
                 mark, stale = best.bound, 0

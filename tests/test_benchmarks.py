@@ -13,7 +13,7 @@ from test_formulation import instance
 
 import bnb
 from benchmarks import __main__ as command
-from benchmarks import families, measures, report, runner
+from benchmarks import ablation, families, measures, report, runner
 from benchmarks.csvm_instances import Instances
 from benchmarks.formulations import CSVM_FORMULATIONS, Arrays, attained, tight_constants
 from benchmarks.peers import PEERS, PeerError, TooLargeError, answer
@@ -33,6 +33,20 @@ def tiny_instance(data):
         {name: lambda b=build: b(data) for name, build in CSVM_FORMULATIONS.items()},
         {"branching": "first"},
     )
+
+
+# -- other searches ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind, context", [part[1:] for part in ablation.PARTS],
+                         ids=[part[0] for part in ablation.PARTS])
+def test_every_search_of_the_ablation_has_the_enumerated_optimum(kind, context):
+    for seed, rates in ((0, 1), (1, 2)):
+        data = tiny(seed, rates)
+        with context():
+            found = bnb.solve(kind(*data.as_arguments()), branching="first", time_limit=60)
+        assert found.optimal
+        assert found.objective == pytest.approx(enumerate_node(data.problem()), rel=2e-4)
 
 
 # -- formulations -----------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def random_problem(seed, node_solver="auto"):
 class Audited(CSVMProblem):
     """Checks every node's bound, and all that is decided inside it, against enumeration."""
 
-    checked = settled = 0
+    checked = 0
 
     def evaluate(self, state, goal):
         found = super().evaluate(state, goal)
@@ -96,13 +96,19 @@ class Audited(CSVMProblem):
         self.checked += 1
         return found
 
-    def _settle(self, node, cutoff):
+    def _settle(self, node, goal):
         before = node.status.copy()
-        bound, fixed = super()._settle(node, cutoff)
+        super()._settle(node, goal)
         best = enumerate_node(self, before, node.b_l, node.b_u)
-        assert min(bound, cutoff) <= best + 1e-6 * max(1.0, abs(best))
-        self.settled += 1
-        return bound, fixed
+        assert min(node.bound, goal.cutoff) <= best + 1e-6 * max(1.0, abs(best))
+
+    def branch(self, state, evaluation, candidate):
+        children = super().branch(state, evaluation, candidate)
+        best = enumerate_node(self, state.status, state.b_l, state.b_u)
+        if best < evaluation.removed:  # else the optimum of the node cannot beat the cutoff
+            kept = min(enumerate_node(self, c.status, c.b_l, c.b_u) for c in children)
+            assert kept <= best + 1e-6 * max(1.0, abs(best))
+        return children
 
     def _fix(self, node, free, found, cutoff):
         before = node.status.copy()
@@ -210,3 +216,24 @@ def test_root_bound_without_incumbent_is_valid():
     problem = random_problem(3)
     found = problem.evaluate(problem.root(), Goal())
     assert found.bound <= enumerate_node(problem) + 1e-6
+
+
+def test_out_of_time_a_node_has_a_bound_and_children_with_its_optimum():
+    problem = random_problem(3)
+    best = enumerate_node(problem)
+    late = Goal(cutoff=1.5 * best, objective=1.5 * best, deadline=0.0)
+    found = problem.evaluate(problem.root(), late)
+    assert 0.0 < found.bound <= best * (1 + 1e-6)
+    children = problem.branch(problem.root(), found, found.candidates[0])
+    assert min(enumerate_node(problem, c.status, c.b_l, c.b_u) for c in children) == pytest.approx(
+        best, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("seed, options", [
+    (30246, {}), (30398, {"selection": "depth", "gap": 1e-6}),
+])
+def test_a_leaf_whose_margins_are_short_by_rounding_is_scaled(seed, options):
+    """Sliding the intercept alone repairs one class at the cost of the other."""
+    result = solve(random_problem(seed), branching="first", **options)
+    assert result.optimal

@@ -402,6 +402,11 @@ def test_full_may_name_the_data_sets(tiny_quick, sample, tmp_path, monkeypatch, 
             assert f"{name} {2 if protocol == 'quick' else 3} × 2" in line
 
 
+def test_full_must_be_among_the_data_sets(capsys):
+    assert main(["paper", "--dataset", "wisconsin", "--full", "votes"]) == 1
+    assert "--full names votes, which --dataset leaves out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("wrong, message", [
     (["--full", "iris"], "--full: invalid choice: 'iris'"),
     (["--dataset", "iris"], "--dataset: invalid choice: 'iris'"),

@@ -81,6 +81,9 @@ def run(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("matplotlib") is None:  # better now than after hours
         raise ImportError("the report needs matplotlib: pip install 'csvm[plots]'")
     names = list(dict.fromkeys(options.dataset))
+    left_out = set(options.full or ()) - set(names)
+    if left_out:
+        raise ValueError(f"--full names {', '.join(sorted(left_out))}, which --dataset leaves out")
     samples = [load(name) for name in names]  # all of them first: one may be missing
     directory = Path(options.out)
     try:
@@ -107,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
 def _outcomes(
     samples: Sequence[Sample], directory: Path, options: argparse.Namespace
 ) -> list[Outcome]:
-    full = options.full if options.full else datasets.NAMES if options.full == [] else []
+    full = options.dataset if options.full == [] else options.full or []
     cores = nullcontext(_cores()) if options.scheduler is None else cluster(options.scheduler)
     with Store(directory / "fits.jsonl") as store, cores as available:
         runner = Runner(store, options.jobs or available, Progress(sys.stderr))

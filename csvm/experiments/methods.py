@@ -103,7 +103,7 @@ def slide_svm(part: Part, decision: np.ndarray, required: float) -> float:
 
 
 class _Warm(CSVMProblem):
-    """Looks for incumbents of its own only if it was given none."""
+    """Sweeps soft margins for an incumbent only if it was given none."""
 
     def prepare(self, goal: Goal) -> Evaluation | None:
         """The usual incumbents, unless the last solution along the path was handed in."""
