@@ -27,7 +27,7 @@ class BaseSearch(CSVMProblem):
         if self._propagate(node.status) is None:
             return Evaluation(np.inf)
         free = np.flatnonzero(node.status == FREE)
-        bound, t, half, beta = self._convex_solve(node, free, goal.cutoff)
+        bound, t, half, beta = self._convex_solve(node, free, goal)
         if bound >= goal.cutoff:
             return Evaluation(bound)
         objective, scale, shifted = read_classifier(

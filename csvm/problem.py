@@ -142,7 +142,9 @@ class CSVMProblem(Problem):
 
     def _own_work_space(self) -> None:
         self.solver = make_node_solver(self.node_solver)
-        self.game = DropGame(self.solver, self.K)
+        # Any answer gives a valid bound: in the game the last digits are not worth a rescue.
+        answers = make_node_solver("smo") if self.node_solver == "auto" else self.solver
+        self.game = DropGame(answers, self.K)
         self._split = np.zeros((self.m, self.m))
         self._swapped = np.inf  # objective around which swaps were tried last
 
@@ -259,7 +261,7 @@ class CSVMProblem(Problem):
             if left is None:
                 node.bound = np.inf
             elif free.size == 0:
-                node.bound = max(bound, self._convex_solve(node, free, goal.cutoff)[0])
+                node.bound = max(bound, self._convex_solve(node, free, goal)[0])
             elif self._play(node, free, left, goal) and not goal.expired():
                 bound = max(bound, node.bound)
                 continue
@@ -388,7 +390,7 @@ class CSVMProblem(Problem):
         node.bound, node.width_cost = found.bound, played.middle - found.bound
         if node.bound < cutoff and self._ignores(node, free):
             # Then what is enforced says at least as much by itself.
-            plain, node.t, _, _ = self._convex_solve(node, free, cutoff)
+            plain, node.t, _, _ = self._convex_solve(node, free, goal)
             node.bound = max(node.bound, plain)
         return node.bound < cutoff and self._fix(node, free, found, cutoff)
 
@@ -412,7 +414,7 @@ class CSVMProblem(Problem):
         """
         self._propagate(node.status)
         free = np.flatnonzero(node.status == FREE)
-        bound = self._convex_solve(_part(node), free, goal.cutoff, 1e-3)[0]
+        bound = self._convex_solve(_part(node), free, goal, 1e-3)[0]
         for side in (0, 1):
             share = 0.5
             while share > 0.02 and node.b_u - node.b_l > 0.1 * _WIDE and not goal.expired():
@@ -422,18 +424,18 @@ class CSVMProblem(Problem):
                     piece.b_u = rest.b_l = node.b_l + width
                 else:
                     piece.b_l = rest.b_u = node.b_u - width
-                if self._convex_solve(piece, free, goal.cutoff, 1e-3)[0] >= goal.cutoff:
+                if self._convex_solve(piece, free, goal, 1e-3)[0] >= goal.cutoff:
                     node = rest
                 else:
                     share *= 0.5
         return node, bound
 
     def _convex_solve(
-        self, node: Node, free: np.ndarray, cutoff: float, accuracy: float = 1e-6
+        self, node: Node, free: np.ndarray, goal: Goal, accuracy: float = 1e-6
     ) -> tuple[float, np.ndarray, np.ndarray, float]:
         """Certified bound of the node without its free anchors, t, K t / 2 and the intercept.
 
-        A coarser accuracy gives a weaker bound.
+        A coarser accuracy gives a weaker bound, and so does a lack of time.
         """
         dual = self._dual(node)
         p, lo, hi = dual.p, dual.lo, dual.hi
@@ -444,7 +446,7 @@ class CSVMProblem(Problem):
         F = np.empty_like(t)
         gradient(self.K, p, t, F)
         hopeless = _HOPELESS * (1.0 + self.cost.sum())
-        target = min(cutoff, hopeless)
+        target = min(goal.cutoff, hopeless)
         value = -np.inf
         for _ in range(_CHUNKS):
             before = t.copy()
@@ -453,6 +455,8 @@ class CSVMProblem(Problem):
             )
             last, value = value, max(value, certified_value(p, t, F, steps + t.size))
             if violation <= accuracy or value >= target or value <= last + 1e-12 * abs(last):
+                break
+            if goal.expired():
                 break
             extrapolate(self.K, p, lo, hi, t, before, F, target)
         if value >= hopeless:
@@ -463,7 +467,7 @@ class CSVMProblem(Problem):
         self, node: Node, free: np.ndarray, bound: float, goal: Goal
     ) -> Evaluation:
         """Bound by the node without its free anchors: exact if there are none."""
-        value, t, half, hint = self._convex_solve(node, free, goal.cutoff)
+        value, t, half, hint = self._convex_solve(node, free, goal)
         bound = max(bound, value)
         if bound >= goal.cutoff:
             return Evaluation(bound, removed=goal.cutoff)
