@@ -17,6 +17,7 @@ import numpy as np
 import bnb
 
 from .families import Instance, Sample
+from .instances import portfolio_problem, random_portfolio
 from .measures import disagreements, primal_dual_integral, relative_gap
 from .model import objective_scale
 from .peers import PEERS, Answer, Peer, PeerError, TooLargeError, ask
@@ -220,6 +221,7 @@ def run(todo: list[Job], path: Path) -> list[Outcome]:
 def warm_up() -> None:
     """Compile before any clock runs."""
     bnb.solve_miqp([[1.0]], [0.0], binary=[0])
+    bnb.solve(portfolio_problem(*random_portfolio(20, 20), 0.9, k=5), time_limit=60)
     for rates in (1, 2):
         problem = Sample("wisconsin", 1.0, 1.0, 60, rates=rates).arrays().problem()
         result = bnb.solve(problem, branching="first", time_limit=60)
