@@ -106,7 +106,7 @@ PARTS: list[tuple[str, type[CSVMProblem], Callable[[], AbstractContextManager]]]
     ("shaving β", NoShaving, nullcontext),
     ("testing children inside the node", NoTests, nullcontext),
     ("branching on the largest u (most fractional instead)", MostFractional, nullcontext),
-    ("swaps after the root", CSVMProblem, setting(csvm.problem, "_SWAP_WORK", 0)),
+    ("swaps around new incumbents", CSVMProblem, setting(csvm.problem, "_SWAP_WORK", 0)),
     ("rounding in the tree", NoRounding, nullcontext),
     ("the drop bound: base search", BaseSearch, nullcontext),
 ]

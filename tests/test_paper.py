@@ -152,6 +152,7 @@ def test_compression_keeps_classes_weights_and_validation_points():
 
 def test_the_criterion_follows_the_smaller_class(sample):
     assert sample.balanced
+    assert not Sample("rare", sample.X, np.where(np.arange(140) < 41, 1.0, -1.0)).balanced
     assert not Sample("edge", sample.X, np.where(np.arange(140) < 42, 1.0, -1.0)).balanced
     assert Sample("more", sample.X, np.where(np.arange(140) < 43, 1.0, -1.0)).balanced
 

@@ -55,19 +55,20 @@ def write_report(outcomes: Sequence[Outcome], directory: str | Path) -> Path:
     found = tables(outcomes)
     for table in found:
         (directory / f"{table.name}.csv").write_text(table.csv(), encoding="utf-8")
-    text = "\n".join([_protocol(outcomes), *_facts(outcomes), *(t.markdown() for t in found)])
+    protocols = "\n\n".join(_protocols(outcomes)) + "\n"
+    text = "\n".join([protocols, *_facts(outcomes), *(t.markdown() for t in found)])
     (directory / "report.md").write_text(text, encoding="utf-8")
     page = directory / "report.html"
     page.write_text(_page(outcomes, found), encoding="utf-8")
     return page
 
 
-def _protocol(outcomes: Sequence[Outcome]) -> str:
+def _protocols(outcomes: Sequence[Outcome]) -> list[str]:
     """What was run, in words; data sets with the same protocol together."""
     groups: dict[Protocol, list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(outcome.protocol, []).append(outcome)
-    return "\n\n".join(_settings(protocol, group) for protocol, group in groups.items()) + "\n"
+    return [_settings(protocol, group) for protocol, group in groups.items()]
 
 
 def _settings(protocol: Protocol, outcomes: Sequence[Outcome]) -> str:
@@ -113,8 +114,7 @@ def _page(outcomes: Sequence[Outcome], found: Sequence[Table]) -> str:
     facts = "".join(f"<li>{html.escape(fact[2:])}</li>" for fact in _facts(outcomes) if fact)
     parts = [
         "<h1>Constrained SVM: the paper's experiments</h1>",
-        *(f'<p class="soft">{html.escape(text)}</p>'
-          for text in _protocol(outcomes).strip().split("\n\n")),
+        *(f'<p class="soft">{html.escape(text)}</p>' for text in _protocols(outcomes)),
         f"<nav>{links}</nav>",
         *(_section(by_name[name]) for name in ("table1", "table2", "table3") if name in by_name),
         _section(by_name["unseen"]), f"<ul>{facts}</ul>",
