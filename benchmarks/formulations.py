@@ -16,8 +16,8 @@ import scipy.sparse as sp
 
 from bnb.problem import Goal
 from csvm import formulation
-from csvm.problem import CSVMProblem
-from relaxations.svm_dual import certified_value, gradient, make_feasible, solve_dual
+from csvm.search import CSVMProblem, Instance
+from relaxations.svm.dual import Dual, Effort, Point as DualPoint, certified_value, gradient, make_feasible
 
 from .model import Indicators, Model
 
@@ -39,7 +39,7 @@ class Arrays:
     required: np.ndarray
 
     def problem(self) -> CSVMProblem:
-        return CSVMProblem(*self.as_arguments())
+        return CSVMProblem(Instance(*self.as_arguments()))
 
     def as_arguments(self) -> tuple[np.ndarray, ...]:
         return self.K, self.y, self.cost, self.weights, self.required

@@ -30,7 +30,15 @@ from threadpoolctl import ThreadpoolController
 from . import checkpoint as checkpoints
 from .branching import PseudoCost, UserRule, make_rule
 from .log import SearchLog
-from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
+from .problem import (
+    Candidate,
+    Child,
+    Evaluation,
+    Goal,
+    Problem,
+    RestartError,
+    UnboundedError,
+)
 from .queue import SELECTIONS, Node, NodeQueue
 from .result import Reason, Result, Status, Tolerance, TraceRow, relative_gap
 
@@ -238,10 +246,8 @@ class _Search:
         with self._graceful_interrupt():
             try:
                 self._begin()
-                if self.options.threads == 1:
-                    self._run_serial()
-                else:
-                    self._run_threads()
+                while self._search() is not None:
+                    pass
             except KeyboardInterrupt:
                 if self.interrupted:  # asked twice: the user wants out, not a result
                     raise
@@ -303,6 +309,24 @@ class _Search:
         self.relaxation_seconds += spent if found.seconds is None else found.seconds
         self._offer_all(found)
         return found.bound
+
+    def _search(self) -> RestartError | None:
+        """Work on the open nodes; a problem that asks for it begins anew from its root."""
+        try:
+            if self.options.threads == 1:
+                self._run_serial()
+            else:
+                self._run_threads()
+        except RestartError as restart:
+            self.queue = NodeQueue(self.options.selection)
+            self.settled, self.explored, self.current = math.inf, 0.0, None
+            self.root_bound = restart.bound
+            self.created += 1
+            self.queue.push(Node(self.problem.root(), restart.bound, number=self.created))
+            for source, x in restart.solutions:
+                self._offer(source, x)
+            return restart
+        return None
 
     def _run_serial(self) -> None:
         while len(self.queue) and not self._finished():
@@ -403,11 +427,13 @@ class _Search:
     def _children(self, node: Node, evaluation: Evaluation, candidate: Candidate) -> list[Node]:
         children = []
         distances = (candidate.down, candidate.up)
-        for side, state in enumerate(self.problem.branch(node.state, evaluation, candidate)):
+        for side, made in enumerate(self.problem.branch(node.state, evaluation, candidate)):
+            state, bound = made if isinstance(made, Child) else (made, node.bound)
             self.created += 1
             origin = (candidate.key, side, distances[min(side, 1)], node.bound)
+            bound = max(bound, node.bound)
             children.append(
-                Node(state, node.bound, node.depth + 1, self.created, node.number, origin=origin)
+                Node(state, bound, node.depth + 1, self.created, node.number, origin=origin)
             )
         return children
 

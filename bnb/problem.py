@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,13 @@ class Candidate:
     key: int
     down: float = 0.5
     up: float = 0.5
+
+
+class Child(NamedTuple):
+    """A state that `Problem.branch` already has a certified bound of."""
+
+    state: State
+    bound: float
 
 
 @dataclass
@@ -102,6 +109,22 @@ class Goal:
         return self.interrupted() or time.monotonic() >= self.deadline
 
 
+class RestartError(Exception):
+    """Raised by `evaluate` to search the whole problem anew, by what was learned so far.
+
+    Parameters
+    ----------
+    bound : float
+        Certified bound on the whole problem.
+    solutions : list of (source letter, x)
+    """
+
+    def __init__(self, bound: float, solutions: list[tuple[str, np.ndarray]]) -> None:
+        super().__init__("the search begins anew")
+        self.bound = bound
+        self.solutions = solutions
+
+
 class UnboundedError(Exception):
     """Raised by `prepare` or `evaluate` when the problem is proven to have no finite optimum."""
 
@@ -125,8 +148,13 @@ class Problem(ABC):
         """Bound a node, look for solutions, and say how it could be split."""
 
     @abstractmethod
-    def branch(self, state: State, evaluation: Evaluation, candidate: Candidate) -> list[State]:
-        """Split a node; together the children hold every solution of the node worth having."""
+    def branch(
+        self, state: State, evaluation: Evaluation, candidate: Candidate
+    ) -> Sequence[State | Child]:
+        """Split a node; together the children hold every solution of the node worth having.
+
+        A child may come with a bound of its own, as a `Child`.
+        """
 
     @abstractmethod
     def check(self, x: np.ndarray) -> tuple[float, float]:

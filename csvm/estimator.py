@@ -20,11 +20,10 @@ from bnb.result import relative_gap
 from . import persistence
 from .anchors import Anchors, split_anchors
 from .feasibility import Feasibility, InfeasibleRatesError
-from .incumbents import alternate
 from .kernels import Kernel, check_psd, gram, resolve_gamma
 from .labels import Labels, check_weights, label_tags
-from .problem import CSVMProblem
 from .rates import Constraint, RateReport, Requirement, parse_constraints, report, requirements
+from .search import CSVMProblem, Instance
 
 __all__ = ["CSVM", "ConstantClassifierWarning", "fit_path", "start_near"]
 
@@ -376,7 +375,8 @@ class _Model:
     def problem(self, node_solver: str) -> CSVMProblem:
         weights = np.array([r.weights for r in self.asked])
         required = np.array([r.required for r in self.asked])
-        return CSVMProblem(self.K, self.y, self.cost, weights, required, node_solver)
+        instance = Instance(self.K, self.y, self.cost, weights, required)
+        return CSVMProblem(instance, node_solver)
 
     def find_conflict(self, seconds: float) -> Any:
         first = len(self.cost)
@@ -403,24 +403,17 @@ def start_near(
     tolerance : float
         Accuracy of the convex problems.
     """
-    out = np.empty(problem.n + 1)
-    multipliers = np.zeros(problem.n + 2)
+    multipliers = np.zeros(problem.instance.n + 2)
     if t is not None:
-        multipliers[: problem.n] = t
-    value = alternate(
-        problem.K, problem.diag, problem.p, problem.cost, problem.lo.copy(), problem.hi.copy(),
-        problem.first, np.zeros(problem.m, np.int8), problem.weights, problem.budgets,
-        kept.copy(), multipliers, np.inf, tolerance, out,
-    )
-    return out if np.isfinite(value) and problem.check(out)[1] <= 1e-6 else None
+        multipliers[: problem.instance.n] = t
+    _, x = problem.finder.alternate(kept, multipliers, np.inf, lambda: False, tolerance)
+    return x if x is not None and problem.check(x)[1] <= 1e-6 else None
 
 
 def _polish(problem: CSVMProblem, result: Result, gap: float) -> Result:
     """The same anchors kept, solved more accurately than the search needs to."""
     assert result.x is not None
-    first, n = problem.first, problem.n
-    margins = problem.p[:n] * (0.5 * problem.K[:n, :n] @ result.x[:n] + result.x[n])
-    x = start_near(problem, margins[first:] >= 1.0 - 1e-6, result.x[:n], 1e-12)
+    x = start_near(problem, problem.instance.kept(result.x), result.x[:-1], 1e-12)
     if x is None:
         return result
     objective, violation = problem.check(x)

@@ -18,7 +18,7 @@ from bnb.problem import Evaluation, Goal
 
 from ..estimator import start_near
 from ..kernels import rbf
-from ..problem import CSVMProblem
+from ..search import CSVMProblem
 from ..rates import AnchorWarning, threshold_count
 from ..sliding import slide
 from .protocol import Part

@@ -1,7 +1,7 @@
-"""Two solvers for the node duals of `relaxations.svm_dual`, behind one interface.
+"""Solvers of the node duals, behind one interface.
 
-Both improve a feasible t in place together with its gradient F, so that warm starts, certified
-values and fixings do not depend on which of them is used.
+All of them improve a feasible t in place together with its gradient F, so that warm starts,
+certified values and fixings do not depend on which of them is used.
 """
 
 from __future__ import annotations
@@ -13,42 +13,48 @@ import osqp
 import scipy.sparse as sp
 from numba import njit
 
-from .svm_dual import solve_dual
+from .active_set import ActiveSet, climb, copy_set, empty_set
+from .dual import Dual, Effort, Point, value
+from .gram import block, rows_times
+from .smo import climb_by_pairs
 
-__all__ = ["AutoSolver", "NodeSolver", "OSQPSolver", "SMOSolver", "make_node_solver"]
+__all__ = ["SOLVERS", "AutoSolver", "NodeSolver", "OSQPSolver", "SMOSolver", "make_solver"]
 
 _LARGE = 1e6  # stands for an infinite end of a multiplier's interval inside OSQP
 _EACH_SIDE = 60  # violators taken into a working set from either side
 _OUTER = 40
-_PATIENCE = 5000
 _EFFORTS = ((1e-1, 1000), (1e-2, 4000), (1e-4, 20000))
 """(accuracy in units of the tolerance, iterations): harder when a solve hardly gained anything."""
+_MOST_MEMBERS = 1500  # a factor of so many takes 18 MB, and a step of it two milliseconds
+_PAIRS_FIRST = 40  # rows, per variable, that pairs may take before members are looked at
 
 
 class NodeSolver(Protocol):
     """Maximises D(t) from a feasible t; t and F = p − Kt/2 change in place."""
 
     def maximise(
-        self, K: np.ndarray, diag: np.ndarray, p: np.ndarray, lo: np.ndarray, hi: np.ndarray,
-        t: np.ndarray, F: np.ndarray, tol: float, max_steps: int, target: float,
+        self, dual: Dual, point: Point, effort: Effort, held: bool = False
     ) -> tuple[int, float]:
-        """Stop at a violation of `tol` or when D(t) exceeds `target`.
+        """Returns the rows added to F and the violation left.
 
-        Returns how often F was updated and the violation left.
+        With `held`, the point is the one that the last solve before `hold` ended at.
         """
+
+    def hold(self) -> None:
+        """Keep what was worked out about the point that the last solve ended at."""
 
 
 class SMOSolver:
-    """Sequential minimal optimisation in numba."""
+    """Sequential minimal optimisation: pairs of variables."""
+
+    def hold(self) -> None:
+        """There is nothing to keep."""
 
     def maximise(
-        self, K: np.ndarray, diag: np.ndarray, p: np.ndarray, lo: np.ndarray, hi: np.ndarray,
-        t: np.ndarray, F: np.ndarray, tol: float, max_steps: int, target: float,
+        self, dual: Dual, point: Point, effort: Effort, held: bool = False
     ) -> tuple[int, float]:
         """See `NodeSolver`."""
-        return solve_dual(  # type: ignore[no-any-return]
-            K, diag, p, lo, hi, t, F, tol, max_steps, target
-        )
+        return climb_by_pairs(dual, point, effort)  # type: ignore[no-any-return]
 
 
 class OSQPSolver:
@@ -69,63 +75,111 @@ class OSQPSolver:
             self._workspaces[size] = _Workspace(size)
         return self._workspaces[size]
 
+    def hold(self) -> None:
+        """There is nothing to keep."""
+
     def maximise(
-        self, K: np.ndarray, diag: np.ndarray, p: np.ndarray, lo: np.ndarray, hi: np.ndarray,
-        t: np.ndarray, F: np.ndarray, tol: float, max_steps: int, target: float,
+        self, dual: Dual, point: Point, effort: Effort, held: bool = False
     ) -> tuple[int, float]:
-        """See `NodeSolver`; `max_steps` is for step-by-step solvers and not used here."""
-        value = 0.5 * float((p + F) @ t)
-        effort = 0
-        for outer in range(_OUTER):
-            W, violation = _working_set(t, F, lo, hi, tol)
-            if violation <= tol or value > target:
-                return outer, violation
-            workspace = self._workspace(len(W))
-            change = workspace.solve(K[np.ix_(W, W)], F[W], t[W], lo[W], hi[W], tol, effort) - t[W]
-            step = -0.5 * (K[:, W] @ change)
+        """See `NodeSolver`; ends with a few pair steps for what is below OSQP's accuracy."""
+        gram, lo, hi, (t, F) = dual.gram, dual.lo, dual.hi, point
+        height = value(dual.p, point)
+        rows = level = 0
+        while True:
+            W, violation = _working_set(t, F, lo, hi, effort.tol)
+            if violation <= effort.tol or height > effort.target or rows >= effort.rows:
+                return rows, violation
+            best = self._workspace(len(W)).solve(
+                block(gram, W), F[W], t[W], lo[W], hi[W], effort.tol, level
+            )
+            change = best - t[W]
+            step = -0.5 * rows_times(gram, W, change)
             gain = float(change @ F[W] + 0.5 * change @ step[W])
             if gain > 0.0:
                 t[W] += change
                 F += step
-                value += gain
-            if gain <= 1e-7 * (1.0 + abs(value)):
-                effort += 1
-                if effort == len(_EFFORTS):
+                height += gain
+                rows += len(W)
+            if gain <= 1e-7 * (1.0 + abs(height)):
+                level += 1
+                if level == len(_EFFORTS):
                     break
-        # What is left is below OSQP's accuracy: a few pair steps finish it.
-        steps, violation = solve_dual(K, diag, p, lo, hi, t, F, tol, 10 * t.size, target)
-        return outer + 1 + steps, violation
+        more, violation = self._finish(dual, point, effort._replace(rows=20 * t.size))
+        return rows + more, violation
+
+    def _finish(self, dual: Dual, point: Point, effort: Effort) -> tuple[int, float]:
+        if dual.gram.Z.shape[1] == 0:
+            return climb_by_pairs(dual, point, effort)  # type: ignore[no-any-return]
+        return climb(  # type: ignore[no-any-return]
+            dual, empty_set(len(dual.p), dual.gram.Z.shape[1] + 2), point, effort, False
+        )
 
 
 class AutoSolver:
-    """SMO, and OSQP for what SMO leaves unfinished."""
+    """The active set, which is exact; pairs before it where there are too many points for it."""
 
     def __init__(self) -> None:
         self._rescue = OSQPSolver()
+        self._members: ActiveSet | None = None
+        self._held: ActiveSet | None = None
+
+    def hold(self) -> None:
+        """Keep the members and their factor."""
+        if self._members is None:
+            return
+        if self._held is None or len(self._held.place) != len(self._members.place):
+            self._held = empty_set(len(self._members.place), len(self._members.index))
+        copy_set(self._members, self._held)
 
     def maximise(
-        self, K: np.ndarray, diag: np.ndarray, p: np.ndarray, lo: np.ndarray, hi: np.ndarray,
-        t: np.ndarray, F: np.ndarray, tol: float, max_steps: int, target: float,
+        self, dual: Dual, point: Point, effort: Effort, held: bool = False
     ) -> tuple[int, float]:
         """See `NodeSolver`."""
-        patience = max(max_steps, _PATIENCE)  # steps are cheap where there are few points
-        steps, violation = solve_dual(K, diag, p, lo, hi, t, F, tol, patience, target)
-        if steps >= patience and violation > tol:
-            more, violation = self._rescue.maximise(
-                K, diag, p, lo, hi, t, F, tol, max_steps, target
-            )
-            steps += more
-        return steps, violation
+        rows = 0
+        many = len(dual.p) > _MOST_MEMBERS and dual.gram.Z.shape[1] == 0
+        if many:
+            first = min(effort.rows, _PAIRS_FIRST * len(dual.p))
+            rows, violation = climb_by_pairs(dual, point, effort._replace(rows=first))
+            if self._done(dual, point, effort, rows, violation):
+                return rows, violation
+        if not many or self._inside(dual, point) < _MOST_MEMBERS // 2:
+            members = self._room(dual)
+            if held and not many and self._held is not None:
+                copy_set(self._held, members)
+            more, violation = climb(dual, members, point, effort, held and not many)
+            rows += more
+            if self._done(dual, point, effort, rows, violation):
+                return rows, violation
+        more, violation = self._rescue.maximise(dual, point, effort)
+        return rows + more, violation
+
+    def _done(
+        self, dual: Dual, point: Point, effort: Effort, rows: int, violation: float
+    ) -> bool:
+        enough = violation <= effort.tol or rows >= effort.rows
+        return bool(enough or value(dual.p, point) > effort.target)
+
+    def _inside(self, dual: Dual, point: Point) -> int:
+        return int(np.sum((point.t > dual.lo) & (point.t < dual.hi)))
+
+    def _room(self, dual: Dual) -> ActiveSet:
+        variables, rank = len(dual.p), dual.gram.Z.shape[1]
+        if self._members is None or len(self._members.place) != variables:
+            capacity = min(variables, rank + 2 if rank else _MOST_MEMBERS)
+            self._members = empty_set(variables, capacity)
+        return self._members
 
 
-def make_node_solver(name: str) -> NodeSolver:
-    """The solver called "smo", "osqp" or "auto"."""
-    solvers: dict[str, type[SMOSolver] | type[OSQPSolver] | type[AutoSolver]] = {
-        "smo": SMOSolver, "osqp": OSQPSolver, "auto": AutoSolver,
-    }
-    if name not in solvers:
-        raise ValueError(f"node_solver must be one of {sorted(solvers)}, got {name!r}")
-    return solvers[name]()
+SOLVERS: dict[str, type[SMOSolver] | type[OSQPSolver] | type[AutoSolver]] = {
+    "auto": AutoSolver, "smo": SMOSolver, "osqp": OSQPSolver,
+}
+
+
+def make_solver(name: str) -> NodeSolver:
+    """The solver called "auto", "smo" or "osqp"."""
+    if name not in SOLVERS:
+        raise ValueError(f"node_solver must be one of {', '.join(SOLVERS)}, got {name!r}")
+    return SOLVERS[name]()
 
 
 def _working_set(

@@ -1,6 +1,6 @@
 """The drop bound: what giving up anchors can cost a dual solution at most.
 
-Take a dual-feasible ``t`` (see `relaxations.svm_dual`) that puts weight on *free* anchors, whose
+Take a dual-feasible ``t`` (see `relaxations.svm.dual`) that puts weight on *free* anchors, whose
 constraint may yet be given up.  If the set V is given up, take the t_j, j in V, away.  What is left
 is dual feasible for that completion once the intercept's two variables restore ``sum(t) = 0``, so
 its value bounds that completion.  With sigma = sum(t) over all points, and D quadratic,
@@ -19,7 +19,7 @@ subgradient steps on S tighten the bound (Caprara, Pisinger and Toth).  Giving u
 a completion dearer, so where a rate has unit weights and shares no anchor with another, only sets
 that use up its budget exactly need be looked at.
 
-`relaxations.drop_game` finds a good t.
+`relaxations.svm.bounds.game` finds a good t.
 """
 
 from __future__ import annotations

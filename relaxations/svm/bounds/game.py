@@ -1,6 +1,6 @@
 """The game that finds a good t for the drop bound.
 
-Which t is best?  ``min_V value(V)`` (see `relaxations.drop_bound`) is concave in t, so t is played
+Which t is best?  ``min_V value(V)`` (see `relaxations.svm.bounds.drop`) is concave in t, so t is played
 against V: V answers t with the worst set it finds, t answers the average of the sets seen so far.
 With u_j the frequency of j and C the covariance of the sets, that answer is one more node dual, in
 x_j = (1 - u_j) t_j, with kernel K_jk (1 + C_jk / ((1 - u_j)(1 - u_k))) on the free anchors.
@@ -14,25 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from .drop_bound import Certificate, Rates, drop_bound
-from .node_solvers import NodeSolver
-from .svm_dual import gradient, intercept
+from ..dual import Dual, Effort, Point, gradient, intercept
+from ..gram import Gram, dense, times
+from ..solvers import NodeSolver
+from .drop import Certificate, Rates, drop_bound
 
-__all__ = ["DropGame", "Dual", "Mixture", "Played"]
+__all__ = ["DropGame", "Mixture", "Played"]
 
 _MAX_FREQUENCY = 0.98
 _MEMORY = 12
 _NEGLIGIBLE = 1e-6  # share of the largest multiplier below which one is put to zero
 _SPLIT_STEPS = 3
-
-
-@dataclass
-class Dual:
-    """A node dual: linear term (the intercept's interval in the last two places) and box of t."""
-
-    p: np.ndarray
-    lo: np.ndarray
-    hi: np.ndarray
+_ROWS = 40  # per variable, that an answer may take: any answer gives a valid bound
 
 
 @dataclass
@@ -59,14 +52,14 @@ class DropGame:
     ----------
     solver : NodeSolver
         Solves the answers' duals.
-    K : ndarray (N, N)
-        Kernel matrix padded by two zero rows.
+    gram : Gram
+        Dense kernel matrix padded by two zero rows.
     """
 
-    def __init__(self, solver: NodeSolver, K: np.ndarray) -> None:
+    def __init__(self, solver: NodeSolver, gram: Gram) -> None:
         self._solver = solver
-        self._K, self._diag = K, K.diagonal().copy()
-        self._kernel, self._kernel_diag = K.copy(), self._diag.copy()
+        self._gram, self._K = gram, gram.K
+        self._answers = dense(gram.K.copy())  # its block of the free anchors changes
 
     def soft_start(
         self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, target: float,
@@ -89,17 +82,16 @@ class DropGame:
             low[free] = np.maximum(dual.lo[free], -(2.0**k))
             x[free] = np.clip(x[free], low[free], top[free])
             _close_sum(x)
-            gradient(self._K, dual.p, x, F)
-            self._solver.maximise(
-                self._K, self._diag, dual.p, low, top, x, F, 1e-3, 20 * t.size, np.inf
-            )
+            gradient(self._gram, dual.p, x, F)
+            capped, point = Dual(self._gram, dual.p, low, top), Point(x, F)
+            self._solver.maximise(capped, point, Effort(1e-3, _ROWS * t.size, np.inf))
             policy = x.copy()
             policy[-2:] = 0.0
             found = drop_bound(self._K, dual.p, policy, dual.p - F, free, rates, S, bars, 1)
             if found.bound > best:
                 best = found.bound
                 t[:] = policy
-                beta = intercept(x, F, low, top)
+                beta = intercept(capped, point)
                 u[:] = np.maximum((F[free] - beta) * np.sign(dual.p[free]), 0.0)
             if best >= target or expired():
                 break
@@ -138,7 +130,7 @@ class DropGame:
         """
         K, p = self._K, dual.p
         t[-2:] = 0.0
-        now = _Policy.of(K, t)
+        now = _Policy.of(self._gram, t)
         best, best_at = None, now
         x = self._start_of_answer(now.t, free, mixture.u)
         bars = np.zeros((len(rates.budgets), free.size))
@@ -180,13 +172,14 @@ class DropGame:
         x = t.copy()
         x[free] *= 1.0 - np.minimum(u, _MAX_FREQUENCY)
         _close_sum(x)
-        return _Policy.of(self._K, x)
+        return _Policy.of(self._gram, x)
 
     def _answer(
         self, dual: Dual, free: np.ndarray, mixture: Mixture, x: _Policy, missing: float
     ) -> _Policy:
         """The best t against the mixture; x is its last answer, updated."""
-        K, kernel, kernel_diag = self._K, self._kernel, self._kernel_diag
+        K, diag = self._K, self._gram.diag
+        kernel, kernel_diag = self._answers.K, self._answers.diag
         F = np.empty(x.t.size)
         mixed = np.flatnonzero((mixture.u > 0.0) | (x.t[free] != 0.0))
         u, C, anchors = mixture.u[mixed], mixture.C[np.ix_(mixed, mixed)], free[mixed]
@@ -194,9 +187,10 @@ class DropGame:
         # A violation of tol costs about tol times the mass: a tenth of what is still missing.
         tol = min(max(0.1 * missing / max(np.abs(x.t).sum(), 1e-12), 1e-6), 1e-3)
         self._solver.maximise(
-            kernel, kernel_diag, dual.p, dual.lo, dual.hi, x.t, F, tol, 20 * F.size, np.inf
+            Dual(self._answers, dual.p, dual.lo, dual.hi), Point(x.t, F),
+            Effort(tol, _ROWS * F.size, np.inf),
         )
-        _read_answer(K, self._diag, kernel, kernel_diag, dual.p, anchors, x.t, x.half, F)
+        _read_answer(K, diag, kernel, kernel_diag, dual.p, anchors, x.t, x.half, F)
         answer = _Policy(np.empty(F.size), np.empty(F.size))
         _expand(K, x.t, x.half, anchors, u, answer.t, answer.half)
         return answer
@@ -210,11 +204,11 @@ class _Policy:
     half: np.ndarray
 
     @classmethod
-    def of(cls, K: np.ndarray, t: np.ndarray) -> _Policy:
+    def of(cls, gram: Gram, t: np.ndarray) -> _Policy:
         """With K t / 2 computed."""
-        minus_half = np.empty(t.size)
-        gradient(K, np.zeros(t.size), t, minus_half)
-        return cls(t.copy(), -minus_half)
+        half = np.empty(t.size)
+        times(gram, t, half)
+        return cls(t.copy(), 0.5 * half)
 
     def towards(self, other: _Policy, share: float) -> _Policy:
         """The policy that lies `share` of the way to the other."""

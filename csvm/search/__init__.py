@@ -1,0 +1,7 @@
+"""The constrained SVM as a branch-and-bound problem."""
+
+from .instance import Instance, slack_costs
+from .problem import CSVMProblem
+from .settings import Settings
+
+__all__ = ["CSVMProblem", "Instance", "Settings", "slack_costs"]

@@ -1,0 +1,170 @@
+"""The search by the plain convex bound: split on the anchors that its solution violates.
+
+Leaving the free anchors out gives a convex problem, exact in a few active-set steps after its
+parent's.  If the anchors it violates fit the budgets the node is solved.  Else let j_1, j_2, ... be
+violated anchors too many to be given up together: some j_k is the first of them that is not given
+up, so the node is split into "give up j_1 ... j_k-1, enforce j_k", k = 1, 2, ...  Enforcing each is
+tried before the split; those that the incumbent refutes are given up for good.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnb.problem import Candidate, Child, Evaluation, Goal
+from relaxations.svm.bounds.convex import ConvexBound, Solved
+
+from .incumbents import Finder
+from .instance import ENFORCED, GIVEN_UP, Instance
+from .node import Node
+from .settings import Settings
+
+__all__ = ["ConvexSearch"]
+
+_VIOLATED = 1e-7  # margins shorter than this are rounding
+
+
+class ConvexSearch:
+    """Bounds and splits nodes by leaving their free anchors out."""
+
+    def __init__(
+        self, instance: Instance, bound: ConvexBound, finder: Finder, settings: Settings
+    ) -> None:
+        self._in, self._bound, self._finder, self._settings = instance, bound, finder, settings
+
+    def evaluate(self, node: Node, goal: Goal) -> Evaluation:
+        """Bound a node, decide what trials decide, and split it into children already solved."""
+        while True:
+            left = self._in.propagate(node.status)
+            if left is None:
+                return Evaluation(np.inf, removed=goal.cutoff)
+            solved = self.solve(node, goal)
+            node.t, node.bound = solved.t, max(node.bound, solved.bound)
+            if node.bound >= goal.cutoff:
+                return Evaluation(node.bound, removed=goal.cutoff)
+            slack = self._slack(solved)
+            violated = node.free[slack[node.free] > _VIOLATED]
+            if self._in.fits(violated, left):
+                _, x = self._finder.read(solved.t, solved.F, slack <= _VIOLATED, solved.beta)
+                return Evaluation(node.bound, [("N", x)], removed=goal.cutoff)
+            violated = violated[np.argsort(-slack[violated], kind="stable")]
+            trials = self._try(node, solved, violated, left, goal)
+            refuted = [j for j, trial in trials.items() if trial.bound >= goal.cutoff]
+            node.status[refuted] = GIVEN_UP
+            if not (refuted and self._decides(node.status)):
+                break
+        children = self._split(node, violated, trials, goal)
+        bound = max(node.bound, min(child.bound for child in children))
+        solutions = [] if goal.probe else self._finder.round(node.status, slack, node.t, goal)
+        return Evaluation(bound, solutions, [Candidate(0)], children, removed=goal.cutoff)
+
+    def solve(self, node: Node, goal: Goal, accuracy: float | None = None) -> Solved:
+        """The node without its free anchors."""
+        dual = self._in.dual(node.status == ENFORCED, node.b_l, node.b_u)
+        return self._bound.apply(
+            dual, node.t, goal.cutoff, goal.expired, accuracy or self._settings.accuracy
+        )
+
+    def _slack(self, solved: Solved) -> np.ndarray:
+        """1 - y_j f(x_j) of all anchors."""
+        at = self._in.anchors()
+        return self._in.p[at] * (solved.F[at] - solved.beta)
+
+    def _decides(self, status: np.ndarray) -> bool:
+        """Whether what is left of the budgets enforces an anchor, or is overdrawn."""
+        after = status.copy()
+        return self._in.propagate(after) is None or bool(np.any(after != status))
+
+    def _try(
+        self, node: Node, solved: Solved, violated: np.ndarray, left: np.ndarray, goal: Goal
+    ) -> dict[int, Solved]:
+        """Enforce violated anchors one at a time, for every rate that they overdraw."""
+        trials: dict[int, Solved] = {}
+        self._bound.hold()
+        for rate, weights in enumerate(self._in.weights[:, violated]):
+            if weights.sum() <= left[rate]:
+                continue
+            members = violated[weights > 0.0]
+            needed = left[rate] / weights[weights > 0.0].mean() + 1.0
+            most = min(int(np.ceil(self._settings.spare * needed)), self._settings.probes)
+            for j in members[:most].tolist():
+                if goal.expired():
+                    return trials
+                if j not in trials:
+                    trials[j] = self._enforce(node, solved, j, goal)
+        return trials
+
+    def _enforce(self, node: Node, solved: Solved, anchor: int, goal: Goal) -> Solved:
+        included = node.status == ENFORCED
+        included[anchor] = True
+        dual = self._in.dual(included, node.b_l, node.b_u)
+        return self._bound.apply_from(
+            solved, dual, goal.cutoff, goal.expired, self._settings.accuracy
+        )
+
+    def _split(
+        self, node: Node, violated: np.ndarray, trials: dict[int, Solved], goal: Goal
+    ) -> list[Child]:
+        """The chain of anchors, all of one rate, whose children promise the smallest trees."""
+        left = self._in.budgets - self._in.weights @ (node.status == GIVEN_UP)
+        chains = [
+            self._chain(rate, trials, node, left[rate]) for rate in range(len(left))
+        ]
+        chains = [chain for chain in chains if chain]
+        if not chains:  # out of time: nothing was tried
+            first = next(j for j in violated.tolist() if node.status[j] != GIVEN_UP)
+            return self._children(node, [first], trials)
+        return self._children(
+            node, min(chains, key=lambda c: self._size(node, c, trials, goal)), trials
+        )
+
+    def _chain(
+        self, rate: int, trials: dict[int, Solved], node: Node, left: float
+    ) -> list[int]:
+        """Tried anchors of a rate, the hardest to enforce first, until they overdraw it."""
+        weights = self._in.weights[rate]
+        tried = [j for j in trials if weights[j] > 0.0 and node.status[j] != GIVEN_UP]
+        chain: list[int] = []
+        for j in sorted(tried, key=lambda j: -trials[j].bound):
+            chain.append(j)
+            left -= weights[j]
+            if left < -1e-9:
+                break
+        return chain
+
+    def _size(
+        self, node: Node, chain: list[int], trials: dict[int, Solved], goal: Goal
+    ) -> float:
+        """A guess of how many nodes the children of a chain lead to."""
+        gap = goal.cutoff - node.bound
+        unit = gap if np.isfinite(gap) else max(abs(node.bound), 1.0)
+        shares = [max(trials[j].bound - node.bound, 0.0) / unit for j in chain]
+        if self._leftover(node, chain) is not None:
+            shares.append(0.0)
+        size = np.exp(-self._settings.sharpness * np.array(shares))
+        return float(size @ self._settings.decay ** np.arange(len(shares)))
+
+    def _leftover(self, node: Node, chain: list[int]) -> np.ndarray | None:
+        """The status with the whole chain given up, None if the budgets forbid it."""
+        status = node.status.copy()
+        status[chain] = GIVEN_UP
+        return None if self._in.propagate(status.copy()) is None else status
+
+    def _children(
+        self, node: Node, chain: list[int], trials: dict[int, Solved]
+    ) -> list[Child]:
+        children = []
+        for k, j in enumerate(chain):
+            child = node.part()
+            child.status[chain[:k]] = GIVEN_UP
+            child.status[j] = ENFORCED
+            child.bound = node.bound
+            if j in trials:
+                child.t, child.bound = trials[j].t, max(node.bound, trials[j].bound)
+            children.append(Child(child, child.bound))
+        status = self._leftover(node, chain)
+        if status is not None:
+            child = node.part()
+            child.status, child.bound = status, node.bound
+            children.append(Child(child, child.bound))
+        return children

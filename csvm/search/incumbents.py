@@ -1,0 +1,299 @@
+"""Feasible classifiers found on the way: alternation, soft margins, swaps.
+
+All of them choose which anchors to keep, solve the convex problem that enforces exactly these, and
+read a classifier from its multipliers: slid, or scaled, until the rates hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numba import njit
+
+from bnb.problem import Goal
+from relaxations.svm.dual import Dual, Effort, Point, gradient, intercept, make_feasible
+from relaxations.svm.solvers import NodeSolver
+
+from .instance import FREE, GIVEN_UP, Instance
+from .settings import Settings
+
+__all__ = ["Finder"]
+
+Expired = Callable[[], bool]
+
+_SATISFIED = 1.0 - 1e-12
+_ROUNDS = 100
+_CHUNK = 40  # rows per variable between two looks at the clock
+
+
+class Finder:
+    """Looks for classifiers of one instance.
+
+    Parameters
+    ----------
+    instance : Instance
+    solver : NodeSolver
+    settings : Settings
+    """
+
+    def __init__(self, instance: Instance, solver: NodeSolver, settings: Settings) -> None:
+        self._in = instance
+        self._solver = solver
+        self._settings = settings
+        self._rounded = 0
+
+    def round(
+        self, status: np.ndarray, slack: np.ndarray, t: np.ndarray, goal: Goal
+    ) -> list[tuple[str, np.ndarray]]:
+        """Now and then, alternation that first gives up what a node's solution misses most."""
+        self._rounded += 1
+        if self._rounded % self._settings.round_every != 1:
+            return []
+        kept = self._best_kept(slack, status)
+        _, x = self.alternate(kept, t, goal.objective, goal.expired)
+        return [] if x is None else [("R", x)]
+
+    def read(
+        self, t: np.ndarray, F: np.ndarray, kept: np.ndarray, hint: float
+    ) -> tuple[float, np.ndarray]:
+        """The best classifier with the direction of t, and its objective; see `_read`."""
+        data = self._in
+        value, scale, beta = _read(
+            data.p, data.cost, t, data.p - F, data.first, data.weights, data.budgets, kept, hint
+        )
+        return value, np.append(scale * t[: data.n], beta)
+
+    def alternate(
+        self, kept: np.ndarray, t: np.ndarray, bar: float, expired: Expired, tol: float = 1e-6
+    ) -> tuple[float, np.ndarray | None]:
+        """Enforce the kept anchors, solve, keep the best margins instead, and so on.
+
+        Stops when a round does not get below `bar` or the best so far.
+
+        Returns
+        -------
+        objective, x
+            inf and None if nothing is below the bar.
+        """
+        data, best, best_x = self._in, np.inf, None
+        nothing = np.zeros(data.m, np.int8)
+        t = t.copy()
+        for _ in range(_ROUNDS):
+            dual = data.dual(kept)
+            F = self._solve(dual, t, min(bar, best), tol, expired)
+            value, x = self.read(t, F, kept, intercept(dual, Point(t, F)))
+            if not value < min(bar, best - 1e-9 * abs(best)):
+                break
+            best, best_x = value, x
+            if expired():
+                break
+            margins = data.p[: data.n] * (data.p - F + x[data.n])[: data.n]
+            kept = self._best_kept(1.0 - margins[data.first :] + 1e-9, nothing)
+        return best, best_x
+
+    def sweep(self, expired: Expired) -> tuple[float, np.ndarray | None]:
+        """Alternation from soft margins in which a level says what missing an anchor costs."""
+        data, best, best_x = self._in, np.inf, None
+        at, nothing = data.anchors(), np.zeros(data.m, np.int8)
+        t = np.zeros(data.n + 2)
+        for level in self._settings.levels:
+            dual = data.dual(np.ones(data.m, bool))
+            dual.hi[at], dual.lo[at] = np.minimum(dual.hi[at], level), np.maximum(dual.lo[at], -level)
+            F = self._solve(dual, t, np.inf, 1e-5, expired)
+            slack = data.p[at] * (F[at] - intercept(dual, Point(t, F)))
+            kept = self._best_kept(np.maximum(slack, -1.0) + 2.0, nothing)
+            value, x = self.alternate(kept, t, best, expired)
+            if value < best:
+                best, best_x = value, x
+            if expired():
+                break
+        return best, best_x
+
+    def swaps(
+        self, x: np.ndarray, objective: float, expired: Expired
+    ) -> tuple[float, np.ndarray]:
+        """Exchange an enforced anchor for one given up while that lowers the objective.
+
+        Pairs are tried in the order of a guess: releasing an anchor saves about t_o^2 K_oo / 4,
+        enforcing one costs about its squared slack. A trial ends as soon as its dual value passes
+        the incumbent.
+        """
+        data = self._in
+        tries = self._settings.swap_work // data.n
+        while tries > 0:
+            for released, enforced in self._pairs(x, tries):
+                tries -= 1
+                if expired():
+                    return objective, x
+                kept = data.kept(x)
+                kept[released], kept[enforced] = False, True
+                t = np.append(x[: data.n], [0.0, 0.0])
+                value, found = self.alternate(
+                    kept, t, objective - 1e-7 * abs(objective), expired
+                )
+                if found is not None:
+                    objective, x = value, found
+                    break
+            else:
+                break
+        return objective, x
+
+    def _solve(
+        self, dual: Dual, t: np.ndarray, target: float, tol: float, expired: Expired
+    ) -> np.ndarray:
+        """Maximise from the feasible point nearest to t, in place; the gradient there."""
+        make_feasible(t, dual.lo, dual.hi)
+        point = Point(t, np.empty_like(t))
+        gradient(dual.gram, dual.p, *point)
+        effort = Effort(tol, _CHUNK * t.size, target)
+        for _ in range(10):
+            rows, violation = self._solver.maximise(dual, point, effort)
+            if violation <= tol or rows < effort.rows or expired():
+                break
+        return point.F
+
+    def _best_kept(self, badness: np.ndarray, status: np.ndarray) -> np.ndarray:
+        """Give up the worst anchors that the budgets allow; which are kept."""
+        kept = np.empty(self._in.m, np.bool_)
+        _choose(badness, status, self._in.weights, self._in.budgets, kept)
+        return kept
+
+    def _pairs(self, x: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+        """(released, enforced) within the budgets, the best guess first."""
+        data = self._in
+        slack = 1.0 - (data.p[: data.n] * data.decision(x))[data.first :]
+        pairs, guess = _swap_pairs(
+            x[data.first : data.n], slack, data.gram.diag[data.first : data.n], data.weights,
+            data.budgets, data.kept(x),
+        )
+        for a in np.argsort(guess, kind="stable")[:most]:
+            yield int(pairs[a, 0]), int(pairs[a, 1])
+
+
+@njit(nogil=True, cache=True)
+def _within_budgets(
+    half: np.ndarray, beta: float, p: np.ndarray, first: int, weights: np.ndarray,
+    budgets: np.ndarray,
+) -> bool:
+    """Whether the anchors that ``f = half + beta`` misses fit the budgets."""
+    for rate in range(budgets.size):
+        missed = 0.0
+        for j in range(weights.shape[1]):
+            if p[first + j] * (half[first + j] + beta) < _SATISFIED:
+                missed += weights[rate, j]
+        if missed > budgets[rate] + 1e-9:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _read(
+    p: np.ndarray, cost: np.ndarray, t: np.ndarray, half: np.ndarray, first: int,
+    weights: np.ndarray, budgets: np.ndarray, kept: np.ndarray, hint: float,
+) -> tuple[float, float, float]:
+    """The best of feasible intercepts near ``hint`` for w given by ``t`` (sliding beta), and of
+    (w, beta) scaled until the kept anchors have margin 1 (where both classes are kept).
+
+    Returns
+    -------
+    objective, scale, beta : float
+        The objective is infinite if nothing feasible was found.
+    """
+    below = -np.inf
+    above = np.inf
+    if _within_budgets(half, hint, p, first, weights, budgets):
+        below = hint
+        above = hint
+    else:
+        for j in range(weights.shape[1]):
+            beta = p[first + j] - half[first + j]
+            if below < beta < above and _within_budgets(half, beta, p, first, weights, budgets):
+                if beta > hint:
+                    above = beta
+                else:
+                    below = beta
+    norm = 0.5 * np.dot(t, half)
+    best = np.inf
+    best_scale = 1.0
+    best_beta = 0.0
+    for beta in (below, above):
+        if np.isfinite(beta):
+            value = norm + _slack_cost(p, cost, half, 1.0, beta)
+            if value < best:
+                best = value
+                best_beta = beta
+    lowest = np.inf
+    highest = -np.inf
+    for j in range(weights.shape[1]):
+        if kept[j] and p[first + j] > 0.0:
+            lowest = min(lowest, half[first + j])
+        elif kept[j]:
+            highest = max(highest, half[first + j])
+    if lowest > highest and np.isfinite(lowest - highest):
+        scale = 2.0 / (lowest - highest)
+        beta = 1.0 - scale * lowest
+        value = scale * scale * norm + _slack_cost(p, cost, half, scale, beta)
+        if value < best:
+            best = value
+            best_scale = scale
+            best_beta = beta
+    return best, best_scale, best_beta
+
+
+@njit(nogil=True, cache=True)
+def _slack_cost(
+    p: np.ndarray, cost: np.ndarray, half: np.ndarray, scale: float, beta: float
+) -> float:
+    total = 0.0
+    for i in range(cost.size):
+        total += cost[i] * max(1.0 - p[i] * (scale * half[i] + beta), 0.0)
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _choose(
+    badness: np.ndarray, status: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
+    kept: np.ndarray,
+) -> None:
+    """Give up the worst free anchors that the budgets allow; ``kept`` is written.
+
+    Only anchors of positive badness are given up without need.
+    """
+    left = budgets.copy()
+    for j in range(kept.size):
+        kept[j] = status[j] != GIVEN_UP
+        if not kept[j]:
+            left -= weights[:, j]
+    for j in np.argsort(-badness):
+        if status[j] == FREE and badness[j] > 0.0 and np.all(weights[:, j] <= left + 1e-9):
+            kept[j] = False
+            left -= weights[:, j]
+
+
+@njit(nogil=True, cache=True)
+def _swap_pairs(
+    t: np.ndarray, slack: np.ndarray, diag: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
+    kept: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (released, enforced) that respect the budgets, and a guess of what each costs."""
+    m = kept.size
+    left = budgets.copy()
+    for j in range(m):
+        if not kept[j]:
+            left -= weights[:, j]
+    pairs = np.empty((m * m, 2), np.int64)
+    guess = np.empty(m * m)
+    count = 0
+    for o in range(m):
+        if not kept[o] or t[o] == 0.0:
+            continue
+        saved = 0.25 * t[o] ** 2 * diag[o]
+        for i in range(m):
+            if kept[i] or not np.all(weights[:, o] - weights[:, i] <= left + 1e-9):
+                continue
+            pairs[count, 0] = o
+            pairs[count, 1] = i
+            guess[count] = slack[i] ** 2 / max(diag[i], 1e-12) - saved
+            count += 1
+    return pairs[:count], guess[:count]

@@ -1,0 +1,112 @@
+"""A subproblem of the search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from relaxations.svm.bounds.game import Mixture
+
+from .instance import FREE
+
+__all__ = ["Node"]
+
+
+@dataclass
+class Node:
+    """What is decided about the anchors and the intercept, and a warm start.
+
+    Parameters
+    ----------
+    status : ndarray of int8 (m,)
+        0 free, 1 enforced, -1 given up.
+    t : ndarray (N,)
+        Signed multipliers of the last bound, its own or its parent's.
+    b_l, b_u : float
+        Interval of the intercept.
+    bound : float
+        The best bound known of this very node, -inf where there is none yet.
+    width_cost : float
+        How much higher it would be if the interval were its middle alone.
+    u : ndarray (m,)
+        Frequencies of the anchors in the sets that the drop bound played against.
+    C : ndarray (a, a)
+        Covariance of those whose frequency is not zero.
+    age : int
+        How many sets these were.
+    """
+
+    status: np.ndarray
+    t: np.ndarray
+    b_l: float
+    b_u: float
+    u: np.ndarray
+    C: np.ndarray
+    age: int = 0
+    bound: float = -np.inf
+    width_cost: float = 0.0
+
+    @classmethod
+    def root(cls, anchors: int, variables: int) -> Node:
+        """Everything free."""
+        return cls(
+            np.zeros(anchors, np.int8), np.zeros(variables), -np.inf, np.inf, np.zeros(anchors),
+            np.zeros((0, 0)),
+        )
+
+    def part(self) -> Node:
+        """A copy to be narrowed down: what is decided and learned, but no bound of its own."""
+        return replace(
+            self, status=self.status.copy(), t=self.t.copy(), bound=-np.inf, width_cost=0.0
+        )
+
+    def with_status(self, anchor: int, status: int) -> Node:
+        """The part in which this is decided about one anchor."""
+        part = self.part()
+        part.status[anchor] = status
+        return part
+
+    @property
+    def free(self) -> np.ndarray:
+        """The anchors that nothing is decided about."""
+        return np.flatnonzero(self.status == FREE)
+
+    def recall(self, free: np.ndarray) -> Mixture:
+        """The mixture that the node remembers, over its free anchors."""
+        known = np.flatnonzero(self.u > 0.0)
+        still = np.flatnonzero(self.status[known] == FREE)
+        place = np.searchsorted(free, known[still])
+        C = np.zeros((free.size, free.size))
+        C[np.ix_(place, place)] = self.C[np.ix_(still, still)]
+        return Mixture(self.u[free], C, self.age)
+
+    def remember(self, free: np.ndarray, mixture: Mixture, rare: float, most_age: int) -> None:
+        """Keep what is worth keeping of the mixture."""
+        known = np.flatnonzero(mixture.u > rare)
+        self.u = np.zeros(self.u.size)
+        self.u[free[known]] = mixture.u[known]
+        self.C = mixture.C[np.ix_(known, known)].astype(np.float32)
+        self.age = min(mixture.age, most_age)
+
+    def encode(self) -> Any:
+        """As JSON data, without bound and covariance, which are found again."""
+        used = np.flatnonzero(self.t)
+        return {
+            "status": self.status.tolist(), "b_l": self.b_l, "b_u": self.b_u,
+            "places": used.tolist(), "t": self.t[used].tolist(), "u": self.u.tolist(),
+            "age": self.age,
+        }
+
+    @classmethod
+    def decode(cls, data: Any, variables: int) -> Node:
+        """The node back from `encode`."""
+        u = np.array(data["u"], dtype=float)
+        kept = u[u > 0.0]
+        t = np.zeros(variables)
+        t[np.array(data["places"], dtype=int)] = data["t"]
+        return cls(
+            np.array(data["status"], np.int8), t, float(data["b_l"]), float(data["b_u"]), u,
+            np.diag(kept * (1 - kept)), min(int(data["age"]), 1),
+        )

@@ -1,0 +1,76 @@
+"""Every number of the search that could be another one, with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Tunables of the search; `dataclasses.replace` makes the ablation.
+
+    Parameters
+    ----------
+    accuracy : float
+        Violation at which a convex problem counts as solved: far below what the gap asks for.
+    rough : float
+        The same where a bound only has to refute a piece of the intercept's range.
+    hopeless : float
+        Bounds above this times the slack costs count as infeasible: no classifier in use costs it.
+    probes : int
+        Anchors whose enforcement is tried before a node of the convex search is split: with more
+        the tree hardly shrinks.
+    spare : float
+        How many times as many anchors are tried as the split needs: the best of twice as many.
+    decay : float
+        How much less a later child of a split counts: it may give up fewer anchors.
+    sharpness : float
+        A child that closes a share s of the gap counts as a subtree of size exp(-sharpness s).
+    round_every : int
+        Nodes of the convex search between two attempts to read an incumbent from one.
+    chances : tuple of (int, int)
+        (convex solves so far, nodes of the drop search tried against them); empty for the convex
+        search alone. The first are hundredths of a second.
+    wide : float
+        An interval of the intercept that is halved before anchors are split.
+    narrow : float
+        Below this width a bound that ignores the free anchors is not the width's fault.
+    width_share : float
+        Halve the intercept where its width costs this share of the gap: the middle gains half of
+        what the width costs, so this is nearly all of it.
+    first_rounds, rounds, patience : int
+        Rounds of the first game, of later ones, and rounds without progress.
+    start_age, most_age : int
+        How many sets the frequencies of a node count for.
+    rare, decided : float
+        Frequencies below the one are not kept, and above the other are not worth a split.
+    swap_work : int
+        Swaps tried around an incumbent, times points.
+    levels : tuple of float
+        Costs of missing an anchor, from nothing to too much, that the first incumbents are read
+        from.
+    """
+
+    accuracy: float = 1e-7
+    rough: float = 1e-3
+    hopeless: float = 1e9
+    probes: int = 24
+    spare: float = 2.0
+    decay: float = 0.9
+    sharpness: float = 6.0
+    round_every: int = 10
+    chances: tuple[tuple[int, int], ...] = ((150, 1), (3_000, 8), (60_000, 80))
+    wide: float = 0.5
+    narrow: float = 0.01
+    width_share: float = 0.45
+    first_rounds: int = 60
+    rounds: int = 8
+    patience: int = 3
+    start_age: int = 20
+    most_age: int = 40
+    rare: float = 1e-3
+    decided: float = 0.9
+    swap_work: int = 40_000
+    levels: tuple[float, ...] = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1e9)

@@ -1,0 +1,1 @@
+"""The dual of a soft-margin SVM with some hard constraints: its solvers and its bounds."""

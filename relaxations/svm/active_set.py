@@ -1,0 +1,425 @@
+"""An active-set method for the node duals: exact, and a few steps after a small change.
+
+The variables strictly inside their box are the members of the active set A, and F is kept level on
+them: F_a = beta for all a in A.  A variable i outside that violates optimality is moved along
+``e_i - sum_a rho_a e_a``, with ``sum_a rho_a = 1`` chosen so that F stays level on A: rho is the
+affine projection of phi_i on A, and D rises along it with curvature ||d_i||^2, the squared distance
+of phi_i to the affine hull of A.  The step ends where i is level with A and joins it, where i meets
+its own bound, or where a member meets its bound and leaves; then i goes on.
+
+With ``K + shift`` in place of K nothing changes for directions of zero sum, and affinely
+independent points have a positive definite matrix.  Its Cholesky factor is kept up to date row by
+row.  A point in the affine hull of A has no curvature of its own: it never joins, but takes the
+place of the first member that leaves.  With a kernel of rank d there are d + 1 members at most.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from .dual import Dual, Effort, Point, value
+from .gram import Gram, add_rows, entry
+
+__all__ = ["ActiveSet", "climb", "copy_set", "empty_set"]
+
+_FAST = {"reassoc", "contract", "nsz"}
+_FLAT = 1e-10  # share of K_ii below which a squared distance counts as zero
+_IDLE = 1e-14  # a compensation smaller than this moves nobody
+_FAR = 1e12  # what a ray may gain where no target says how much is enough
+
+
+class ActiveSet(NamedTuple):
+    """The members, and the lower Cholesky factor of their part of K + shift.
+
+    Parameters
+    ----------
+    index : ndarray of int (capacity,)
+        The members, the first ``size[0]`` entries.
+    place : ndarray of int (N,)
+        Where a variable stands in ``index``, -1 for those that do not.
+    L : ndarray (capacity, capacity)
+    size : ndarray of int (1,)
+    """
+
+    index: np.ndarray
+    place: np.ndarray
+    L: np.ndarray
+    size: np.ndarray
+
+
+def empty_set(variables: int, capacity: int) -> ActiveSet:
+    """Nobody is a member; there is room for so many."""
+    return ActiveSet(
+        np.zeros(capacity, np.int64), np.full(variables, -1), np.zeros((capacity, capacity)),
+        np.zeros(1, np.int64),
+    )
+
+
+@njit(nogil=True, cache=True)
+def _shift(gram: Gram) -> float:
+    return max(gram.diag.mean(), 1e-12)
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _forward(L: np.ndarray, m: int, x: np.ndarray) -> None:
+    """Solve Ly = x in place."""
+    for a in range(m):
+        total = x[a]
+        row = L[a]
+        for b in range(a):
+            total -= row[b] * x[b]
+        x[a] = total / row[a]
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _backward(L: np.ndarray, m: int, x: np.ndarray) -> None:
+    """Solve L'y = x in place."""
+    for a in range(m - 1, -1, -1):
+        x[a] /= L[a, a]
+        row = L[a]
+        for b in range(a):
+            x[b] -= row[b] * x[a]
+
+
+@njit(nogil=True, cache=True)
+def _column(gram: Gram, members: ActiveSet, i: int, shift: float) -> np.ndarray:
+    """K_ai + shift of all members a."""
+    out = np.empty(members.size[0])
+    for a in range(out.size):
+        out[a] = entry(gram, i, members.index[a]) + shift
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _join(gram: Gram, members: ActiveSet, i: int, shift: float) -> bool:
+    """Make i a member; False if it lies in the others' affine hull, or there is no room."""
+    m = members.size[0]
+    if m == members.index.size:
+        return False
+    row = _column(gram, members, i, shift)
+    _forward(members.L, m, row)
+    own = gram.diag[i] + shift
+    rest = own - np.dot(row, row)
+    if rest <= _FLAT * own:
+        return False
+    members.L[m, :m] = row
+    members.L[m, m] = np.sqrt(rest)
+    members.index[m] = i
+    members.place[i] = m
+    members.size[0] = m + 1
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _leave(members: ActiveSet, i: int) -> None:
+    """Take i out: its row goes, and rotations make the factor triangular again."""
+    L, place = members.L, members.place
+    first = place[i]
+    m = members.size[0] - 1
+    for a in range(first, m):
+        members.index[a] = members.index[a + 1]
+        place[members.index[a]] = a
+        L[a, : a + 2] = L[a + 1, : a + 2]
+    place[i] = -1
+    members.size[0] = m
+    for k in range(first, m):
+        x, y = L[k, k], L[k, k + 1]
+        length = np.sqrt(x * x + y * y)
+        c, s = x / length, y / length
+        for a in range(k, m):
+            u, v = L[a, k], L[a, k + 1]
+            L[a, k] = c * u + s * v
+            L[a, k + 1] = c * v - s * u
+
+
+@njit(nogil=True, cache=True)
+def _inverse_of_ones(members: ActiveSet) -> np.ndarray:
+    """(K_AA + shift)^-1 1."""
+    ones = np.ones(members.size[0])
+    _forward(members.L, ones.size, ones)
+    _backward(members.L, ones.size, ones)
+    return ones
+
+
+@njit(nogil=True, cache=True)
+def _project(
+    gram: Gram, members: ActiveSet, i: int, shift: float, ones: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """The affine projection rho of phi_i on the members, and its squared distance."""
+    column = _column(gram, members, i, shift)
+    rho = column.copy()
+    _forward(members.L, rho.size, rho)
+    _backward(members.L, rho.size, rho)
+    extra = (1.0 - rho.sum()) / ones.sum()
+    rho += extra * ones
+    distance = gram.diag[i] + shift + extra - np.dot(column, rho)
+    return rho, max(distance, 0.0)
+
+
+@njit(nogil=True, cache=True)
+def _level(members: ActiveSet, F: np.ndarray) -> float:
+    """beta: the mean of F over the members."""
+    total = 0.0
+    for a in range(members.size[0]):
+        total += F[members.index[a]]
+    return total / members.size[0]
+
+
+@njit(nogil=True, cache=True)
+def _first_block(
+    members: ActiveSet, rho: np.ndarray, sign: float, dual: Dual, t: np.ndarray, i: int
+) -> tuple[float, int]:
+    """How far i can go before somebody is at a bound, and who: a place in A, or -1 for i itself."""
+    step = dual.hi[i] - t[i] if sign > 0.0 else t[i] - dual.lo[i]
+    block = -1
+    for a in range(rho.size):
+        j = members.index[a]
+        away = -sign * rho[a]
+        room = np.inf
+        if away > _IDLE:
+            room = (dual.hi[j] - t[j]) / away
+        elif away < -_IDLE:
+            room = (dual.lo[j] - t[j]) / away
+        if room < step:
+            step = max(room, 0.0)
+            block = a
+    return step, block
+
+
+@njit(nogil=True, cache=True)
+def _rows(gram: Gram, m: int) -> int:
+    """Work of a step that moves m members, in rows of length N."""
+    return m + 1 if gram.Z.shape[1] == 0 else gram.Z.shape[1]
+
+
+@njit(nogil=True, cache=True)
+def _move(
+    gram: Gram, members: ActiveSet, i: int, rho: np.ndarray, change: float, point: Point
+) -> int:
+    """Change t_i, compensated on the members, and F with it; returns the rows that took."""
+    m = rho.size
+    index = np.empty(m + 1, np.int64)
+    factor = np.empty(m + 1)
+    for a in range(m):
+        j = members.index[a]
+        index[a] = j
+        factor[a] = 0.5 * change * rho[a]
+        point.t[j] -= change * rho[a]
+    index[m] = i
+    factor[m] = -0.5 * change
+    point.t[i] += change
+    add_rows(gram, index, factor, m + 1, point.F)
+    return _rows(gram, m)
+
+
+@njit(nogil=True, cache=True)
+def _to_bound(members: ActiveSet, block: int, rising: bool, dual: Dual, t: np.ndarray) -> None:
+    """A member that has met its bound is put there exactly, and leaves."""
+    j = members.index[block]
+    t[j] = dual.hi[j] if rising else dual.lo[j]
+    _leave(members, j)
+
+
+@njit(nogil=True, cache=True)
+def _partner(dual: Dual, point: Point, i: int, sign: float) -> int:
+    """Who can give way to i where nobody is a member; -1 if nobody gains from it."""
+    best = sign * point.F[i]
+    partner = -1
+    for k in range(point.t.size):
+        movable = point.t[k] > dual.lo[k] if sign > 0.0 else point.t[k] < dual.hi[k]
+        if k != i and movable and sign * point.F[k] < best:
+            best = sign * point.F[k]
+            partner = k
+    return partner
+
+
+@njit(nogil=True, cache=True)
+def _push(
+    dual: Dual, members: ActiveSet, i: int, sign: float, point: Point, effort: Effort,
+    missing: float, shift: float,
+) -> tuple[int, float]:
+    """Move t_i until i is level with the members or at its bound.
+
+    A ray without curvature is followed until D has gained what is missing.  Returns the rows that
+    were added to F and what D gained.
+    """
+    gram, t = dual.gram, point.t
+    rows = 0
+    gained = 0.0
+    while rows <= effort.rows:
+        if members.size[0] == 0:
+            partner = _partner(dual, point, i, sign)
+            if partner < 0:
+                break
+            _join(gram, members, partner, shift)
+        rho, distance = _project(gram, members, i, shift, _inverse_of_ones(members))
+        slope = sign * (point.F[i] - _level(members, point.F))
+        if slope <= 0.1 * effort.tol:
+            if dual.lo[i] < t[i] < dual.hi[i]:
+                _join(gram, members, i, shift)
+            break
+        step, block = _first_block(members, rho, sign, dual, t, i)
+        curved = distance > _FLAT * (gram.diag[i] + shift)
+        if curved and 2.0 * slope < step * distance:
+            step, block = 2.0 * slope / distance, -2
+        if not np.isfinite(step):
+            step, block = max(2.0 * (missing - gained) / slope, 1.0), -3
+        if step > 0.0:
+            rows += _move(gram, members, i, rho, sign * step, point)
+            gained += step * slope - 0.25 * step * step * distance
+        if block == -1:
+            t[i] = dual.hi[i] if sign > 0.0 else dual.lo[i]
+            break
+        if block < -1:
+            _join(gram, members, i, shift)
+            break
+        _to_bound(members, block, sign * rho[block] < 0.0, dual, t)
+    return rows, gained
+
+
+@njit(nogil=True, cache=True)
+def _swap_in(dual: Dual, members: ActiveSet, i: int, point: Point, shift: float) -> int:
+    """i is inside its box and in the hull of the members: move until one of them is at a bound."""
+    t, F = point
+    rho, _ = _project(dual.gram, members, i, shift, _inverse_of_ones(members))
+    slope = F[i]
+    for a in range(rho.size):
+        slope -= rho[a] * F[members.index[a]]
+    sign = 1.0 if slope >= 0.0 else -1.0
+    step, block = _first_block(members, rho, sign, dual, t, i)
+    if not np.isfinite(step):
+        sign = -sign
+        step, block = _first_block(members, rho, sign, dual, t, i)
+        if not np.isfinite(step):
+            return 0
+    rows = _move(dual.gram, members, i, rho, sign * step, point)
+    if block == -1:
+        t[i] = dual.hi[i] if sign > 0.0 else dual.lo[i]
+    else:
+        _to_bound(members, block, sign * rho[block] < 0.0, dual, t)
+        _join(dual.gram, members, i, shift)
+    return rows
+
+
+@njit(nogil=True, cache=True)
+def _make_level(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int:
+    """Newton steps on the members until F is level there; who meets a bound leaves."""
+    t, F = point
+    rows = 0
+    while members.size[0] > 0:
+        m = members.size[0]
+        step = F[members.index[:m]]
+        if np.abs(step - step.mean()).max() <= tol:
+            break
+        ones = _inverse_of_ones(members)
+        _forward(members.L, m, step)
+        _backward(members.L, m, step)
+        step = 2.0 * (step - step.sum() / ones.sum() * ones)
+        length = 1.0
+        block = -1
+        for a in range(m):
+            j = members.index[a]
+            if step[a] != 0.0:
+                room = dual.hi[j] - t[j] if step[a] > 0.0 else dual.lo[j] - t[j]
+                if room / step[a] < length:
+                    length = max(room / step[a], 0.0)
+                    block = a
+        for a in range(m):
+            t[members.index[a]] += length * step[a]
+        add_rows(dual.gram, members.index, -0.5 * length * step, m, F)
+        rows += _rows(dual.gram, m)
+        if block < 0:
+            break  # another step would only chase rounding
+        _to_bound(members, block, step[block] > 0.0, dual, t)
+    return rows
+
+
+@njit(nogil=True, cache=True)
+def _begin(dual: Dual, members: ActiveSet, point: Point, tol: float, shift: float) -> int:
+    """Members are those inside their box, and level.  Returns the rows that took."""
+    for a in range(members.size[0]):
+        members.place[members.index[a]] = -1
+    members.size[0] = 0
+    rows = 0
+    for i in range(point.t.size):
+        inside = dual.lo[i] < point.t[i] < dual.hi[i]
+        if inside and not _join(dual.gram, members, i, shift):
+            rows += _swap_in(dual, members, i, point, shift)
+    return rows + _make_level(dual, members, point, tol)
+
+
+@njit(nogil=True, cache=True)
+def _worst(dual: Dual, members: ActiveSet, point: Point) -> tuple[int, float, float]:
+    """Who violates optimality most, in which direction it should go, and by how much."""
+    t, F = point
+    if members.size[0] == 0:
+        top, low, worst = -np.inf, np.inf, -1
+        for i in range(t.size):
+            if t[i] < dual.hi[i] and F[i] > top:
+                top, worst = F[i], i
+            if t[i] > dual.lo[i]:
+                low = min(low, F[i])
+        return worst, 1.0, max(top - low, 0.0)
+    beta = _level(members, F)
+    worst, sign, violation = -1, 1.0, 0.0
+    for i in range(t.size):
+        if members.place[i] < 0:
+            over = F[i] - beta
+            if over > violation and t[i] < dual.hi[i]:
+                worst, sign, violation = i, 1.0, over
+            elif -over > violation and t[i] > dual.lo[i]:
+                worst, sign, violation = i, -1.0, -over
+    return worst, sign, violation
+
+
+@njit(nogil=True, cache=True)
+def copy_set(source: ActiveSet, target: ActiveSet) -> None:
+    """Make the members of one set those of another, factor included."""
+    for a in range(target.size[0]):
+        target.place[target.index[a]] = -1
+    m = source.size[0]
+    target.size[0] = m
+    for a in range(m):
+        target.index[a] = source.index[a]
+        target.place[source.index[a]] = a
+        for b in range(a + 1):
+            target.L[a, b] = source.L[a, b]
+
+
+@njit(nogil=True, cache=True)
+def climb(
+    dual: Dual, members: ActiveSet, point: Point, effort: Effort, ready: bool
+) -> tuple[int, float]:
+    """Maximise D from a feasible point, in place.
+
+    Parameters
+    ----------
+    dual : Dual
+    members : ActiveSet
+        Those of the point if `ready`; in any case they are written.
+    point : Point
+    effort : Effort
+    ready : bool
+
+    Returns
+    -------
+    rows : int
+        Rows of K that were added to F.
+    violation : float
+        What is left of the largest violation.
+    """
+    shift = _shift(dual.gram)
+    rows = 0 if ready else _begin(dual, members, point, 0.1 * effort.tol, shift)
+    height = value(dual.p, point)
+    while True:
+        i, sign, violation = _worst(dual, members, point)
+        full = members.size[0] == members.index.size
+        if violation <= effort.tol or rows >= effort.rows or height > effort.target or full:
+            return rows, violation
+        missing = min(effort.target - height + 1.0 + abs(effort.target), _FAR)
+        more, gained = _push(dual, members, i, sign, point, effort, missing, shift)
+        rows += max(more, 1) + _make_level(dual, members, point, 0.5 * effort.tol)
+        height += gained

@@ -1,0 +1,98 @@
+"""The plain bound: the dual of a node without its free anchors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..dual import (
+    Dual,
+    Effort,
+    Point,
+    certified_value,
+    extrapolate,
+    gradient,
+    intercept,
+    make_feasible,
+)
+from ..solvers import NodeSolver
+
+__all__ = ["ConvexBound", "Solved"]
+
+_CHUNKS = 40
+_ROWS = 40  # per variable, in a chunk: between two chunks the clock is looked at
+
+
+class Solved(NamedTuple):
+    """A certified bound, the multipliers behind it with their gradient, and the intercept."""
+
+    bound: float
+    t: np.ndarray
+    F: np.ndarray
+    beta: float
+
+
+class ConvexBound:
+    """Solves node duals and certifies what they reach.
+
+    Parameters
+    ----------
+    solver : NodeSolver
+    hopeless : float
+        A dual that exceeds this is taken to be unbounded, its node infeasible.
+    """
+
+    def __init__(self, solver: NodeSolver, hopeless: float) -> None:
+        self._solver = solver
+        self._hopeless = hopeless
+        self.solves = 0
+
+    def apply(
+        self, dual: Dual, t: np.ndarray, cutoff: float, expired: Callable[[], bool],
+        accuracy: float,
+    ) -> Solved:
+        """Maximise from the feasible point nearest to t, until the bound reaches the cutoff.
+
+        A coarser accuracy gives a weaker bound, and so does a lack of time.
+        """
+        t = t.copy()
+        make_feasible(t, dual.lo, dual.hi)
+        point = Point(t, np.empty_like(t))
+        gradient(dual.gram, dual.p, *point)
+        return self._maximise(dual, point, cutoff, expired, accuracy, False)
+
+    def hold(self) -> None:
+        """Prepare for `apply_from` the point of the last solve."""
+        self._solver.hold()
+
+    def apply_from(
+        self, solved: Solved, dual: Dual, cutoff: float, expired: Callable[[], bool],
+        accuracy: float,
+    ) -> Solved:
+        """The same from the solution that was held, in a larger box."""
+        point = Point(solved.t.copy(), solved.F.copy())
+        return self._maximise(dual, point, cutoff, expired, accuracy, True)
+
+    def _maximise(
+        self, dual: Dual, point: Point, cutoff: float, expired: Callable[[], bool],
+        accuracy: float, held: bool,
+    ) -> Solved:
+        self.solves += 1
+        target = min(cutoff, self._hopeless)
+        effort = Effort(accuracy, _ROWS * len(dual.p), target)
+        bound, rows = -np.inf, len(dual.p)
+        for _ in range(_CHUNKS):
+            before = point.t.copy()
+            more, violation = self._solver.maximise(dual, point, effort, held)
+            rows, held = rows + more, False
+            last, bound = bound, max(bound, certified_value(dual.p, point, rows))
+            if violation <= accuracy or bound >= target or bound <= last + 1e-12 * abs(last):
+                break
+            if expired():
+                break
+            extrapolate(dual, point, before, target)
+        if bound >= self._hopeless:
+            bound = np.inf
+        return Solved(bound, point.t, point.F, intercept(dual, point))

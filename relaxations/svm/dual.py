@@ -1,0 +1,171 @@
+"""The node duals of a constrained support vector machine, and what any feasible point certifies.
+
+Every node problem is
+
+    min  ||w||^2 + sum_i c_i xi_i      over w, xi >= 0 and beta in [b_l, b_u]
+
+with soft constraints on the training points, hard ones on enforced anchors and reversed hard ones
+on anchors given up.  With the *signed* multipliers ``t_i = y_i alpha_i`` its dual is
+
+    max  D(t) = p't - t'Kt / 4    s.t.  lo <= t <= hi,  sum(t) = 0,       w = sum_i t_i phi_i / 2
+
+where ``p_i = y_i`` and every interval [lo_i, hi_i] contains 0.  The interval of the intercept is
+two more variables with a zero kernel row: one in [0, inf) with p = b_l, one in (-inf, 0] with
+p = b_u.  Signed multipliers make all kinds of constraint look alike, so nothing here knows labels.
+
+``F = p - K t / 2`` is the gradient; at the optimum a free variable has F_i = beta.
+Any feasible t gives the lower bound D(t), whatever the solver's accuracy.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from .gram import Gram, times
+
+__all__ = [
+    "Dual", "Effort", "Point", "certified_value", "extrapolate", "gradient", "intercept",
+    "make_feasible", "value",
+]
+
+_EPS = np.finfo(np.float64).eps
+
+
+class Dual(NamedTuple):
+    """Kernel, linear term and box of a node dual."""
+
+    gram: Gram
+    p: np.ndarray
+    lo: np.ndarray
+    hi: np.ndarray
+
+
+class Point(NamedTuple):
+    """Multipliers and the gradient of D there, which solvers change in place together."""
+
+    t: np.ndarray
+    F: np.ndarray
+
+
+class Effort(NamedTuple):
+    """When a solver stops.
+
+    Parameters
+    ----------
+    tol : float
+        Largest violation F_i - F_j of a pair that could still move.
+    rows : int
+        How many rows of K may be added to F: the measure of work.
+    target : float
+        As soon as D(t) exceeds this.
+    """
+
+    tol: float
+    rows: int
+    target: float
+
+
+@njit(nogil=True, cache=True)
+def make_feasible(t: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> None:
+    """Clip ``t`` to its box and restore ``sum(t) = 0`` by shrinking the heavier side, in place."""
+    plus = 0.0
+    minus = 0.0
+    for i in range(t.size):
+        t[i] = min(max(t[i], lo[i]), hi[i])
+        if t[i] > 0.0:
+            plus += t[i]
+        else:
+            minus -= t[i]
+    if plus > minus:
+        for i in range(t.size):
+            if t[i] > 0.0:
+                t[i] *= minus / plus
+    elif minus > plus:
+        for i in range(t.size):
+            if t[i] < 0.0:
+                t[i] *= plus / minus
+
+
+@njit(nogil=True, cache=True)
+def gradient(gram: Gram, p: np.ndarray, t: np.ndarray, F: np.ndarray) -> None:
+    """Write ``F = p - K t / 2``."""
+    times(gram, t, F)
+    for i in range(t.size):
+        F[i] = p[i] - 0.5 * F[i]
+
+
+@njit(nogil=True, cache=True)
+def value(p: np.ndarray, point: Point) -> float:
+    """D(t) = (p + F)'t / 2, up to rounding."""
+    total = 0.0
+    for i in range(p.size):
+        total += 0.5 * (p[i] + point.F[i]) * point.t[i]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def certified_value(p: np.ndarray, point: Point, rows: int) -> float:
+    """Lower bound D(t) less a bound on its rounding error.
+
+    F has had ``rows`` rows added to it, each time with a relative error of a few units in the last
+    place of the largest entry.
+    """
+    total = 0.0
+    mass = 0.0
+    largest = 1.0
+    t, F = point
+    for i in range(t.size):
+        if t[i] != 0.0:
+            total += 0.5 * (p[i] + F[i]) * t[i]
+            mass += abs(t[i])
+            largest = max(largest, abs(F[i]), abs(p[i]))
+    return total - 4.0 * _EPS * (rows + t.size) * mass * largest
+
+
+@njit(nogil=True, cache=True)
+def intercept(dual: Dual, point: Point) -> float:
+    """Intercept beta that matches ``t``: the middle of the last violating pair."""
+    top = -np.inf
+    low = np.inf
+    for i in range(dual.p.size):
+        if point.t[i] < dual.hi[i]:
+            top = max(top, point.F[i])
+        if point.t[i] > dual.lo[i]:
+            low = min(low, point.F[i])
+    if not np.isfinite(top):
+        return low
+    if not np.isfinite(low):
+        return top
+    return 0.5 * (top + low)
+
+
+@njit(nogil=True, cache=True)
+def extrapolate(dual: Dual, point: Point, before: np.ndarray, target: float) -> None:
+    """Go on from ``before`` through ``t`` as far as D rises and the box allows, in place.
+
+    A dual without bound is climbed by pairs in steps that do not grow; the line through two of
+    its points is close to a ray, on which a single step passes the target.
+    """
+    t, F = point
+    away = t - before
+    change = np.empty(t.size)
+    times(dual.gram, away, change)
+    slope = np.dot(F, away)
+    if slope <= 0.0:
+        return
+    curve = 0.25 * np.dot(away, change)
+    step = 2.0 * (abs(target) + 1.0) / slope
+    if curve > 0.0:
+        step = min(step, 0.5 * slope / curve)
+    for i in range(t.size):
+        if away[i] > 0.0:
+            step = min(step, (dual.hi[i] - t[i]) / away[i])
+        elif away[i] < 0.0:
+            step = min(step, (dual.lo[i] - t[i]) / away[i])
+    if step > 0.0:
+        t += step * away
+        make_feasible(t, dual.lo, dual.hi)
+        gradient(dual.gram, dual.p, t, F)

@@ -1,0 +1,100 @@
+"""The kernel matrix, as it is or as a product of factors, behind one interface.
+
+A kernel of small rank d (the linear one, a Nyström map) is kept as Z with K = ZZ': n x d numbers
+in place of n x n, and products that take n d steps in place of n times the non-zeros of t.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+__all__ = ["Gram", "add_rows", "block", "dense", "entry", "factored", "rows_times", "times"]
+
+# Sums may be added up in any order, which is what vector units need; nothing else is loosened.
+_FAST = {"reassoc", "contract", "nsz"}
+
+
+class Gram(NamedTuple):
+    """K itself, or Z with K = ZZ'; the other one is empty.
+
+    Parameters
+    ----------
+    K : ndarray (N, N) or (0, 0)
+    Z : ndarray (N, d) or (N, 0)
+    diag : ndarray (N,)
+        The diagonal of K.
+    """
+
+    K: np.ndarray
+    Z: np.ndarray
+    diag: np.ndarray
+
+
+def dense(K: np.ndarray) -> Gram:
+    """The matrix as it is; no copy is made of a contiguous one."""
+    K = np.ascontiguousarray(K, dtype=float)
+    return Gram(K, np.zeros((len(K), 0)), K.diagonal().copy())
+
+
+def factored(Z: np.ndarray) -> Gram:
+    """The matrix ZZ', which is never written down."""
+    Z = np.ascontiguousarray(Z, dtype=float)
+    return Gram(np.zeros((0, 0)), Z, np.einsum("ij,ij->i", Z, Z))
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def entry(gram: Gram, i: int, j: int) -> float:
+    """K_ij."""
+    if gram.Z.shape[1] == 0:
+        return gram.K[i, j]
+    total = 0.0
+    for k in range(gram.Z.shape[1]):
+        total += gram.Z[i, k] * gram.Z[j, k]
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def add_rows(gram: Gram, index: np.ndarray, factor: np.ndarray, count: int, out: np.ndarray) -> None:
+    """Add ``sum_a factor_a K[index_a]`` over the first ``count`` to ``out``."""
+    if gram.Z.shape[1] == 0:
+        for a in range(count):
+            row = gram.K[index[a]]
+            weight = factor[a]
+            for k in range(out.size):
+                out[k] += weight * row[k]
+        return
+    rank = gram.Z.shape[1]
+    w = np.zeros(rank)
+    for a in range(count):
+        for k in range(rank):
+            w[k] += factor[a] * gram.Z[index[a], k]
+    for i in range(out.size):
+        total = 0.0
+        for k in range(rank):
+            total += gram.Z[i, k] * w[k]
+        out[i] += total
+
+
+@njit(nogil=True, cache=True)
+def times(gram: Gram, t: np.ndarray, out: np.ndarray) -> None:
+    """Write ``K t``, skipping the zeros of ``t``."""
+    out[:] = 0.0
+    index = np.flatnonzero(t)
+    add_rows(gram, index, t[index], index.size, out)
+
+
+def block(gram: Gram, index: np.ndarray) -> np.ndarray:
+    """K between these variables."""
+    if gram.Z.shape[1] == 0:
+        return gram.K[np.ix_(index, index)]
+    return gram.Z[index] @ gram.Z[index].T
+
+
+def rows_times(gram: Gram, index: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """``sum_a factor_a K[index_a]``."""
+    if gram.Z.shape[1] == 0:
+        return factor @ gram.K[index]
+    return gram.Z @ (factor @ gram.Z[index])
