@@ -8,8 +8,8 @@ import csvm
 from csvm.experiments import load
 from csvm.experiments.printed import TARGETS
 from csvm.experiments.protocol import compress, cut
-from csvm.problem import CSVMProblem
 from csvm.rates import threshold_count
+from csvm.search import CSVMProblem, Instance, Settings, slack_costs
 
 COMPRESSED = 0.2  # share of pageBlocks that k-means keeps, per class
 
@@ -47,16 +47,15 @@ class Instances:
 
     def problem(
         self, C: float, gamma: float, *, budget: int | None = None, node_solver: str = "auto",
-        kind: type[CSVMProblem] = CSVMProblem,
+        per_class: bool = True, settings: Settings | None = None,
     ) -> CSVMProblem:
         """The problem at (C, γ); `budget` replaces the one that the target leaves."""
         if gamma != self._gamma:
             self._gamma, self._K = gamma, csvm.kernels.rbf(self.X, gamma=gamma)
         y, w = self.y[: len(self._weights)], self._weights
-        cost = np.empty(len(w))
-        for label in (1.0, -1.0):
-            cost[y == label] = C * w[y == label] / w[y == label].sum()
         required = self.required if budget is None else self.m - budget
-        return kind(
-            self._K, self.y, cost, np.ones((1, self.m)), np.array([float(required)]), node_solver
+        instance = Instance(
+            self._K, self.y, slack_costs(y, C, w, per_class=per_class), np.ones((1, self.m)),
+            np.array([float(required)]),
         )
+        return CSVMProblem(instance, node_solver, settings)

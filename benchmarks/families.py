@@ -25,6 +25,7 @@ import csvm
 from bnb.problem import Problem
 from csvm.experiments.printed import TARGETS
 from csvm.rates import threshold_count
+from csvm.search import slack_costs
 
 from .csvm_instances import first_fold
 from .formulations import CSVM_FORMULATIONS, Arrays, Point
@@ -133,8 +134,7 @@ class Sample:
 
     def _constraints(self, y: np.ndarray, half: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Costs of the training points, weights of the anchors, and what must be reached."""
-        positive = y[:half] > 0
-        cost = self.C / np.where(positive, positive.sum(), half - positive.sum())
+        cost = slack_costs(y[:half], self.C, per_class=True)
         weights = np.array([y[half:] > 0, y[half:] < 0][: self.rates], dtype=float)
         counts = weights.sum(axis=1)
         if self.budget is not None:

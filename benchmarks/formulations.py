@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from bnb.problem import Goal
 from csvm import formulation
 from csvm.search import CSVMProblem, Instance
-from relaxations.svm.dual import Dual, Effort, Point as DualPoint, certified_value, gradient, make_feasible
+from relaxations.svm.bounds.convex import ConvexBound
+from relaxations.svm.solvers import SMOSolver
 
 from .model import Indicators, Model
 
@@ -95,14 +96,14 @@ def attained(data: Arrays) -> float:
     if found is None:
         raise ValueError("no anchor may be given up, or the heuristics found nothing: no level")
     x = found.solutions[0][1]
-    return problem.check(problem.improve(x, problem.check(x)[0])[0])[0]
+    return problem.finder.swaps(x, problem.check(x)[0], lambda: False)[0]
 
 
 def tight_constants(data: Arrays, level: float) -> np.ndarray:
     """M_j such that 1 − y_j f(x_j) ≤ M_j in every classifier of objective ≤ `level`.
 
     Leave out all anchors and ask for 1 − y_j f(x_j) ≥ M instead: y_j f(x_j) ≤ 1 − M. The dual of
-    that convex problem is the node dual of `relaxations.svm_dual` with p_j = y_j (1 − M) and a
+    that convex problem is the node dual of `relaxations.svm.dual` with p_j = y_j (1 − M) and a
     multiplier t_j = −y_j τ, τ ≥ 0. Its objective is linear in M for fixed t,
 
         D_M(t) = Σ_I p_i t_i − ¼ tᵀKt − (1 − M) τ,
@@ -116,30 +117,29 @@ def tight_constants(data: Arrays, level: float) -> np.ndarray:
     We maximise D_M at the M found last, which gives the next M; this is Newton's method on the
     convex function M ↦ max_t D_M(t), and converges to the smallest M that this argument can prove.
     """
-    problem = data.problem()
+    instance = Instance(*data.as_arguments())
     level += _MARGIN * abs(level)
-    return np.array([_tight_constant(problem, j, level) for j in range(problem.m)])
+    return np.array([_tight_constant(instance, j, level) for j in range(instance.m)])
 
 
-def _tight_constant(problem: CSVMProblem, anchor: int, level: float) -> float:
-    j = problem.first + anchor
-    sign = problem.p[j]
-    p, lo, hi = problem.p.copy(), problem.lo.copy(), problem.hi.copy()
-    lo[j], hi[j] = (-np.inf, 0.0) if sign > 0 else (0.0, np.inf)
-    t, F = np.zeros(p.size), np.empty(p.size)
+def _tight_constant(instance: Instance, anchor: int, level: float) -> float:
+    j = instance.first + anchor
+    dual = instance.dual(np.zeros(instance.m, dtype=bool))
+    sign = dual.p[j]
+    dual.lo[j], dual.hi[j] = (-np.inf, 0.0) if sign > 0 else (0.0, np.inf)
+    bound = ConvexBound(SMOSolver(), np.inf)
+    t = np.zeros(dual.p.size)
     best = np.inf
-    constant = 2.0 * np.sqrt(level * problem.diag[j]) + 2.0
+    constant = 2.0 * np.sqrt(level * instance.gram.diag[j]) + 2.0
     for _ in range(_ROUNDS):
-        p[j] = sign * (1.0 - constant)
-        make_feasible(t, lo, hi)
-        gradient(problem.K, p, t, F)
-        solve_dual(problem.K, problem.diag, p, lo, hi, t, F, 1e-6, 100 * p.size, np.inf)
-        gradient(problem.K, p, t, F)
+        dual.p[j] = sign * (1.0 - constant)
+        solved = bound.apply(dual, t, np.inf, lambda: False, 1e-6)
+        t = solved.t
         tau = -sign * t[j]
         if tau <= 0.0:
             constant *= 2.0  # below what the plain SVM already violates: a wider one is needed
             continue
-        found = constant + (level - certified_value(p, t, F, p.size)) / tau
+        found = constant + (level - solved.bound) / tau
         if found >= best - 1e-4 * abs(best):
             return min(best, found)
         best = constant = found

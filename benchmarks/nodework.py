@@ -12,8 +12,9 @@ from sklearn.svm import SVC
 
 import bnb
 import csvm
-from csvm.problem import CSVMProblem
-from relaxations.node_solvers import make_node_solver
+from csvm.search import CSVMProblem, Instance, slack_costs
+from relaxations.svm.dual import Effort, Point
+from relaxations.svm.solvers import make_solver
 
 from .measures import geometric_mean
 
@@ -76,39 +77,36 @@ def cloud_problem(
 ) -> CSVMProblem:
     """A CSVM on `two_clouds` with C = 32; the anchors are dealt out to the rates."""
     X, y = two_clouds(n_train, n_anchors, seed)
-    positive = (y[:n_train] > 0).sum()
-    cost = 32.0 / np.where(y[:n_train] > 0, positive, n_train - positive)
+    cost = slack_costs(y[:n_train], 32.0, per_class=True)
     weights = np.array([np.arange(n_anchors) % rates == rate for rate in range(rates)], dtype=float)
     required = weights.sum(axis=1) - budget // rates
-    return CSVMProblem(csvm.kernels.rbf(X, gamma=_GAMMA), y, cost, weights, required)
+    K = csvm.kernels.rbf(X, gamma=_GAMMA)
+    return CSVMProblem(Instance(K, y, cost, weights, required))
 
 
 def node_solves(n: int) -> Iterator[Figure]:
     """Warm children per second of both node solvers next to one LIBSVM fit of the same points."""
-    problem = cloud_problem(n - n // 4, n // 4, 5, seed=n)
-    for name in ("smo", "osqp"):
-        yield Figure("node", f"{name}, warm child", n, 1.0 / _warm_child(problem, name), "per s")
-    K, y = problem.K[:n, :n], problem.p[:n]
+    data = cloud_problem(n - n // 4, n // 4, 5, seed=n).instance
+    for name in ("auto", "smo", "osqp"):
+        yield Figure("node", f"{name}, warm child", n, 1.0 / _warm_child(data, name), "per s")
+    K, y = data.gram.K[:n, :n], data.p[:n]
     fit = best_of(5, lambda: SVC(C=32.0 / n, kernel="precomputed").fit(K, y))
     yield Figure("node", "LIBSVM, cold fit", n, 1.0 / fit, "per s")
 
 
-def _warm_child(problem: CSVMProblem, solver_name: str) -> float:
+def _warm_child(data: Instance, solver_name: str) -> float:
     """Mean time to enforce the most violated anchor, from the parent's solution, ten times."""
-    solver = make_node_solver(solver_name)
-    lo, hi = problem.lo.copy(), problem.hi.copy()
-    t, F = np.zeros(problem.p.size), problem.p.copy()
-    anchors = np.arange(problem.first, problem.n)
+    solver = make_solver(solver_name)
+    enforced = np.zeros(data.m, dtype=bool)
+    point = Point(np.zeros(data.p.size), data.p.copy())
     spent = []
     for _ in range(11):
         begin = time.perf_counter()
-        solver.maximise(
-            problem.K, problem.diag, problem.p, lo, hi, t, F, _TOLERANCE, 100 * t.size, np.inf
-        )
+        solver.maximise(data.dual(enforced), point, Effort(_TOLERANCE, 200 * data.n, np.inf))
         spent.append(time.perf_counter() - begin)
         # F = p - Kt/2, and the margin of a positive anchor is one where F = beta.
-        free = anchors[hi[anchors] == 0.0]
-        hi[free[np.argmax(F[free])]] = np.inf
+        slack = np.where(enforced, -np.inf, point.F[data.anchors()])
+        enforced[np.argmax(slack)] = True
     return float(np.mean(spent[1:]))  # the first is the root, and cold
 
 

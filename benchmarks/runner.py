@@ -116,7 +116,7 @@ class Job:
     def _run_ours(self) -> Outcome:
         problem = self.instance.problem()
         result = bnb.solve(problem, gap=GAP, time_limit=self.limit, **self.instance.options)
-        size = problem.A.shape[::-1] if isinstance(problem, bnb.MIQP) else (problem.n, problem.m)
+        size = problem.A.shape[::-1] if isinstance(problem, bnb.MIQP) else problem.size
         row = self._row(our_version(), *size)
         row.relaxation_seconds = result.relaxation_seconds
         row.objective, row.violation = result.objective, result.violation
@@ -225,7 +225,6 @@ def warm_up() -> None:
     for rates in (1, 2):
         problem = Sample("wisconsin", 1.0, 1.0, 60, rates=rates).arrays().problem()
         result = bnb.solve(problem, branching="first", time_limit=60)
-        problem.improve(result.x, result.objective)  # not every search comes to that
 
 
 class _Clock:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxations.drop_bound import Rates, allowed_loss, drop_bound, top_sum, worst_set
+from relaxations.svm.bounds.drop import Rates, allowed_loss, drop_bound, top_sum, worst_set
 
 SEEDS = st.integers(0, 2**32 - 1)
 

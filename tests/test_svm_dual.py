@@ -1,10 +1,22 @@
-"""The dual solver: certificates, optimality, warm starts, unbounded duals."""
+"""The dual's solvers: certificates, optimality, warm starts, unbounded duals, both kernels."""
 
 import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from relaxations.svm_dual import certified_value, gradient, intercept, make_feasible, solve_dual
+from relaxations.svm.dual import (
+    Dual,
+    Effort,
+    Point,
+    certified_value,
+    gradient,
+    intercept,
+    make_feasible,
+)
+from relaxations.svm.gram import dense, factored
+from relaxations.svm.solvers import make_solver
+
+SOLVERS = pytest.mark.parametrize("solver", ["auto", "smo", "osqp"])
 
 
 def soft_margin(seed=0, n=80, gamma=0.5, cost=1.0):
@@ -15,57 +27,101 @@ def soft_margin(seed=0, n=80, gamma=0.5, cost=1.0):
     return K, y, np.where(y < 0, -cost, 0.0), np.where(y > 0, cost, 0.0)
 
 
-def solve(K, p, lo, hi, t=None, tol=1e-8, target=1e300):
-    t = np.zeros(p.size) if t is None else t
-    make_feasible(t, lo, hi)
-    F = np.empty(p.size)
-    gradient(K, p, t, F)
-    steps, violation = solve_dual(K, K.diagonal().copy(), p, lo, hi, t, F, tol, 10**6, target)
-    return t, F, steps, violation
+def solve(solver, gram, p, lo, hi, t=None, tol=1e-8, target=1e300):
+    dual = Dual(gram, p, lo, hi)
+    point = Point(np.zeros(p.size) if t is None else t, np.empty(p.size))
+    make_feasible(point.t, lo, hi)
+    gradient(gram, p, *point)
+    rows, violation = make_solver(solver).maximise(dual, point, Effort(tol, 10**8, target))
+    return dual, point, rows, violation
 
 
+@SOLVERS
 @pytest.mark.parametrize("cost", [0.01, 1.0, 100.0])
-def test_agrees_with_libsvm(cost):
+def test_agrees_with_libsvm(cost, solver):
     K, y, lo, hi = soft_margin(cost=cost)
-    t, F, steps, violation = solve(K, y, lo, hi)
+    dual, point, rows, violation = solve(solver, dense(K), y, lo, hi)
     # ||w||^2 + c sum(xi) is twice libsvm's objective at C = c / 2, whose dual_coef is t / 2.
     model = SVC(C=cost / 2, kernel="precomputed", tol=1e-9).fit(K, y)
-    dual = np.zeros(y.size)
-    dual[model.support_] = 2.0 * model.dual_coef_[0]
-    value = y @ dual - 0.25 * dual @ K @ dual
+    theirs = np.zeros(y.size)
+    theirs[model.support_] = 2.0 * model.dual_coef_[0]
+    value = y @ theirs - 0.25 * theirs @ K @ theirs
     assert violation <= 1e-8
-    assert certified_value(y, t, F, steps) == pytest.approx(value, rel=1e-8)
-    assert certified_value(y, t, F, steps) <= y @ t - 0.25 * t @ K @ t
-    assert intercept(t, F, lo, hi) == pytest.approx(model.intercept_[0], abs=1e-5)
+    bound = certified_value(y, point, rows)
+    assert bound == pytest.approx(value, rel=1e-8)
+    assert bound <= y @ point.t - 0.25 * point.t @ K @ point.t
+    assert intercept(dual, point) == pytest.approx(model.intercept_[0], abs=1e-5)
+
+
+@pytest.mark.parametrize("solver", ["auto", "osqp"])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_factored_kernel_gives_what_the_matrix_gives(seed, solver):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(5, 60)), int(rng.integers(1, 6))
+    y = rng.choice([-1.0, 1.0], n)
+    Z = rng.normal(size=(n, d)) + 0.3 * y[:, None]
+    Z[n // 2] = Z[0]
+    cost = 10.0 ** rng.uniform(-2, 2) * rng.uniform(0.5, 1.5, n)
+    lo, hi = np.where(y < 0, -cost, 0.0), np.where(y > 0, cost, 0.0)
+    hi[np.argmax(y)] = np.inf
+    _, slow, rows, _ = solve("smo", dense(Z @ Z.T), y, lo, hi, tol=1e-7)
+    _, fast, more, violation = solve(solver, factored(Z), y, lo, hi, tol=1e-7)
+    assert violation <= 1e-7
+    assert certified_value(y, fast, more) == pytest.approx(
+        certified_value(y, slow, rows), rel=1e-6, abs=1e-6
+    )
+    np.testing.assert_allclose(fast.F, y - 0.5 * Z @ (Z.T @ fast.t), atol=1e-9 * (1 + cost.max()))
 
 
 def test_any_feasible_point_is_below_the_primal_value():
     K, y, lo, hi = soft_margin()
     rng = np.random.default_rng(1)
-    best, F, steps, _ = solve(K, y, lo, hi)
-    optimum = certified_value(y, best, F, steps)
+    _, best, rows, _ = solve("auto", dense(K), y, lo, hi)
+    optimum = certified_value(y, best, rows)
     for _ in range(50):
-        t = rng.normal(size=y.size)
+        t, F = rng.normal(size=y.size), np.empty(y.size)
         make_feasible(t, lo, hi)
-        gradient(K, y, t, F)
+        gradient(dense(K), y, t, F)
         assert np.all((lo <= t) & (t <= hi))
         assert t.sum() == pytest.approx(0.0, abs=1e-12)
-        assert certified_value(y, t, F, 0) <= optimum + 1e-9
+        assert certified_value(y, Point(t, F), 0) <= optimum + 1e-9
 
 
-def test_warm_start_needs_fewer_steps():
-    K, y, lo, hi = soft_margin()
-    t, F, _, _ = solve(K, y, lo, hi)
+@SOLVERS
+def test_warm_start_needs_less_work(solver):
+    K, y, lo, hi = soft_margin(n=200)
+    _, point, _, _ = solve(solver, dense(K), y, lo, hi)
     hi = hi.copy()
-    hi[np.argmax(F)] = np.inf
-    _, _, warm, _ = solve(K, y, lo, hi, t.copy())
-    _, _, again, _ = solve(K, y, lo, hi)
+    capped = np.flatnonzero((y > 0) & (point.t == hi))
+    hi[capped[np.argsort(point.F[capped])[1]]] = np.inf  # a small change
+    _, _, warm, _ = solve(solver, dense(K), y, lo, hi, point.t.copy())
+    _, _, again, _ = solve(solver, dense(K), y, lo, hi)
     assert warm < again
 
 
-def test_unbounded_dual_passes_any_target():
+def test_what_was_held_is_where_the_next_solves_start():
+    K, y, lo, hi = soft_margin(n=60)
+    solver = make_solver("auto")
+    effort = Effort(1e-9, 10**8, 1e300)
+    base = Point(np.zeros(y.size), y.copy())
+    solver.maximise(Dual(dense(K), y, lo, hi), base, effort)
+    solver.hold()
+    for i in np.argsort(-y * base.F)[:10]:
+        low, high = lo.copy(), hi.copy()
+        low[i], high[i] = (-np.inf, 0.0) if y[i] < 0 else (0.0, np.inf)
+        held = Point(base.t.copy(), base.F.copy())
+        dual = Dual(dense(K), y, low, high)
+        _, violation = solver.maximise(dual, held, effort, held=True)
+        cold = Point(np.zeros(y.size), y.copy())
+        make_solver("smo").maximise(dual, cold, effort)
+        assert violation <= 1e-9
+        assert certified_value(y, held, 0) == pytest.approx(certified_value(y, cold, 0), rel=1e-9)
+
+
+@SOLVERS
+def test_unbounded_dual_passes_any_target(solver):
     # Two identical points with opposite labels cannot both have margin one.
-    K = np.ones((2, 2))
     y = np.array([1.0, -1.0])
-    t, F, steps, _ = solve(K, y, np.array([0.0, -np.inf]), np.array([np.inf, 0.0]), target=1e6)
-    assert certified_value(y, t, F, steps) > 1e6
+    lo, hi = np.array([0.0, -np.inf]), np.array([np.inf, 0.0])
+    _, point, rows, _ = solve(solver, dense(np.ones((2, 2))), y, lo, hi, target=1e6)
+    assert certified_value(y, point, rows) > 1e6

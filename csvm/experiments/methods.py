@@ -14,12 +14,11 @@ import numpy as np
 from sklearn.svm import SVC
 
 import bnb
-from bnb.problem import Evaluation, Goal
 
 from ..estimator import start_near
 from ..kernels import rbf
-from ..search import CSVMProblem
 from ..rates import AnchorWarning, threshold_count
+from ..search import CSVMProblem, Instance, slack_costs
 from ..sliding import slide
 from .protocol import Part
 
@@ -102,14 +101,6 @@ def slide_svm(part: Part, decision: np.ndarray, required: float) -> float:
     return moved[1]
 
 
-class _Warm(CSVMProblem):
-    """Sweeps soft margins for an incumbent only if it was given none."""
-
-    def prepare(self, goal: Goal) -> Evaluation | None:
-        """The usual incumbents, unless the last solution along the path was handed in."""
-        return None if np.isfinite(goal.objective) else super().prepare(goal)
-
-
 def csvm_path(
     kernels: Kernels, costs: Sequence[float], search: Search
 ) -> Iterator[tuple[np.ndarray, bnb.Result]]:
@@ -127,12 +118,16 @@ def csvm_path(
     K, y, weights = kernels.training[np.ix_(used, used)], part.labels[used], part.weights
     x = None
     for C in costs:
-        problem = _Warm(
-            K, y, _slack_costs(part, C, search.shared), weights[None, part.anchors],
-            np.array([search.required]),
+        cost = slack_costs(
+            y[: part.first], C, weights[: part.first], per_class=search.shared
         )
+        instance = Instance(
+            K, y, cost, weights[None, part.anchors], np.array([search.required])
+        )
+        problem, start = CSVMProblem(instance), None
         # With nothing to give up there is one convex problem: a start would cost as much.
-        start = None if x is None or not problem.budgets.any() else _start(problem, x)
+        if x is not None and instance.budgets.any():
+            start = start_near(problem, instance.kept(x), x[:-1])
         result = bnb.solve(
             problem, branching="first", gap=search.gap, time_limit=search.time_limit, start=start
         )
@@ -145,19 +140,3 @@ def csvm_path(
                 "limit of a fit"
             )
         yield 0.5 * kernels.validation[:, used] @ x[:-1] + x[-1], result
-
-
-def _slack_costs(part: Part, C: float, shared: bool) -> np.ndarray:
-    """C in all for each class of I, or C for every point."""
-    labels, weights = part.labels[: part.first], part.weights[: part.first]
-    if not shared:
-        return C * weights
-    total = np.where(labels > 0, weights[labels > 0].sum(), weights[labels < 0].sum())
-    return C * weights / total
-
-
-def _start(problem: CSVMProblem, x: np.ndarray) -> np.ndarray | None:
-    """The last solution, improved for the new costs with the same anchors kept at first."""
-    n = problem.n
-    margins = problem.p[:n] * (0.5 * problem.K[:n, :n] @ x[:-1] + x[-1])
-    return start_near(problem, margins[problem.first :] >= 1.0 - 1e-6, x[:-1])

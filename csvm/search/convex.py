@@ -44,7 +44,7 @@ class ConvexSearch:
                 return Evaluation(node.bound, removed=goal.cutoff)
             slack = self._slack(solved)
             violated = node.free[slack[node.free] > _VIOLATED]
-            if self._in.fits(violated, left):
+            if not self._in.overdrawn(violated, left).size:
                 _, x = self._finder.read(solved.t, solved.F, slack <= _VIOLATED, solved.beta)
                 return Evaluation(node.bound, [("N", x)], removed=goal.cutoff)
             violated = violated[np.argsort(-slack[violated], kind="stable")]
@@ -81,9 +81,8 @@ class ConvexSearch:
         """Enforce violated anchors one at a time, for every rate that they overdraw."""
         trials: dict[int, Solved] = {}
         self._bound.hold()
-        for rate, weights in enumerate(self._in.weights[:, violated]):
-            if weights.sum() <= left[rate]:
-                continue
+        for rate in self._in.overdrawn(violated, left):
+            weights = self._in.weights[rate, violated]
             members = violated[weights > 0.0]
             needed = left[rate] / weights[weights > 0.0].mean() + 1.0
             most = min(int(np.ceil(self._settings.spare * needed)), self._settings.probes)

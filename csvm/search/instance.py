@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from relaxations.svm.dual import Dual
@@ -102,6 +104,13 @@ class Instance:
         """Whether the kernel is kept as a factor."""
         return self.gram.Z.shape[1] > 0
 
+    def with_matrix(self) -> Instance:
+        """The same with the kernel matrix written down."""
+        other = copy.copy(self)
+        if self.is_factor:
+            other.gram = dense(self.gram.Z @ self.gram.Z.T)
+        return other
+
     def anchors(self, which: np.ndarray | None = None) -> np.ndarray:
         """Places of the anchors, or of some of them, among all variables."""
         return self.first + (np.arange(self.m) if which is None else which)
@@ -144,9 +153,9 @@ class Instance:
         status[(status == FREE) & too_heavy] = ENFORCED
         return np.minimum(left, self.weights @ (status == FREE))
 
-    def fits(self, anchors: np.ndarray, left: np.ndarray) -> bool:
-        """Whether these anchors can all be given up."""
-        return bool(np.all(self.weights[:, anchors].sum(axis=1) <= left + _ROUNDING))
+    def overdrawn(self, anchors: np.ndarray, left: np.ndarray) -> np.ndarray:
+        """The rates that do not allow all of these anchors to be given up."""
+        return np.flatnonzero(self.weights[:, anchors].sum(axis=1) > left + _ROUNDING)
 
     def dual(
         self, included: np.ndarray, b_l: float = -np.inf, b_u: float = np.inf

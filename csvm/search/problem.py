@@ -52,11 +52,11 @@ class CSVMProblem(Problem):
     def __init__(
         self, instance: Instance, node_solver: str = "auto", settings: Settings | None = None
     ) -> None:
-        self.instance = instance
+        # Pairs need rows of the matrix; the other solvers take it as it comes.
+        self.instance = instance.with_matrix() if node_solver == "smo" else instance
         self.node_solver = node_solver
         self.settings = settings or Settings()
-        self._always_drop = False
-        self._plan = _Plan()
+        self._plan = _Plan(self.settings.drop_first)
         self._own_work_space()
 
     def _own_work_space(self) -> None:
@@ -71,13 +71,18 @@ class CSVMProblem(Problem):
             data, self._convex, DropGame(answers, data.gram), settings
         )
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Points and anchors."""
+        return self.instance.n, self.instance.m
+
     def root(self) -> Node:
         """Everything free."""
         return Node.root(self.instance.m, self.instance.n + 2)
 
     def prepare(self, goal: Goal) -> Evaluation | None:
         """An incumbent before the search: the best of a sweep over soft margins."""
-        self._plan = _Plan(drop=self._always_drop)
+        self._plan = _Plan(self.settings.drop_first)
         self._own_work_space()
         root = self.root()
         if self.instance.propagate(root.status) is None or not root.free.size:
@@ -109,8 +114,9 @@ class CSVMProblem(Problem):
         if self._bound.solves < solves or goal.expired():
             return
         plan.chances += 1
-        rival = CSVMProblem(self.instance, self.node_solver, self.settings)
-        rival._always_drop = True
+        rival = CSVMProblem(
+            self.instance, self.node_solver, replace(self.settings, drop_first=True)
+        )
         left = min(goal.deadline - time.monotonic(), 1e9)
         result = bnb.solve(
             rival, branching="first", node_limit=nodes, start=goal.incumbent, time_limit=left,

@@ -33,6 +33,8 @@ class Settings:
     chances : tuple of (int, int)
         (convex solves so far, nodes of the drop search tried against them); empty for the convex
         search alone. The first are hundredths of a second.
+    drop_first : bool
+        Begin with the drop search.
     wide : float
         An interval of the intercept that is halved before anchors are split.
     narrow : float
@@ -62,6 +64,7 @@ class Settings:
     sharpness: float = 6.0
     round_every: int = 10
     chances: tuple[tuple[int, int], ...] = ((150, 1), (3_000, 8), (60_000, 80))
+    drop_first: bool = False
     wide: float = 0.5
     narrow: float = 0.01
     width_share: float = 0.45

@@ -70,23 +70,27 @@ class Effort(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def make_feasible(t: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> None:
-    """Clip ``t`` to its box and restore ``sum(t) = 0`` by shrinking the heavier side, in place."""
-    plus = 0.0
-    minus = 0.0
+    """Clip ``t`` to its box and restore ``sum(t) = 0`` by shrinking the heavier side, in place.
+
+    What is inside its box shrinks first: who is at a bound should stay there.
+    """
+    total = 0.0
     for i in range(t.size):
         t[i] = min(max(t[i], lo[i]), hi[i])
-        if t[i] > 0.0:
-            plus += t[i]
-        else:
-            minus -= t[i]
-    if plus > minus:
+        total += t[i]
+    sign = 1.0 if total > 0.0 else -1.0
+    excess = abs(total)
+    for everybody in (False, True):
+        mass = 0.0
         for i in range(t.size):
-            if t[i] > 0.0:
-                t[i] *= minus / plus
-    elif minus > plus:
-        for i in range(t.size):
-            if t[i] < 0.0:
-                t[i] *= plus / minus
+            if sign * t[i] > 0.0 and (everybody or lo[i] < t[i] < hi[i]):
+                mass += abs(t[i])
+        if excess > 0.0 and (everybody or excess < 0.5 * mass):
+            keep = 1.0 - excess / mass
+            for i in range(t.size):
+                if sign * t[i] > 0.0 and (everybody or lo[i] < t[i] < hi[i]):
+                    t[i] *= keep
+            return
 
 
 @njit(nogil=True, cache=True)
