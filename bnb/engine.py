@@ -524,18 +524,14 @@ class _Search:
 
     def _result(self) -> Result:
         bound = self._bound()
-        crossed = self.tolerance.crossed(self.objective, bound)
-        if self.x is not None:
-            bound = min(bound, self.objective)
         exhausted = not len(self.queue)
         if self.unbounded:
             status, bound = Status.UNBOUNDED, -math.inf
-        elif crossed:
-            status = Status.INVALID
-        elif self.tolerance.closed(self.objective, bound):
-            status, self.reason = Status.OPTIMAL, Reason.GAP
         elif self.x is not None:
-            status = Status.FEASIBLE
+            status = self.tolerance.verdict(self.objective, bound)
+            bound = min(bound, self.objective)
+            if status is Status.OPTIMAL:
+                self.reason = Reason.GAP
         elif exhausted and bound == math.inf:
             status = Status.INFEASIBLE
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import bnb
-from bnb import Reason, Result, Status
-from bnb.result import relative_gap
+from bnb import Result, Status
+from bnb.result import Tolerance
 
 from . import persistence
 from .anchors import Anchors, split_anchors
@@ -426,13 +426,9 @@ def _polish(problem: CSVMProblem, result: Result, gap: float) -> Result:
     objective, violation = problem.check(x)
     if objective > result.objective + 1e-9 * abs(result.objective):
         return result
-    bound = min(result.bound, objective)
-    if relative_gap(objective, bound) <= gap:
-        result = replace(result, status=Status.OPTIMAL, reason=Reason.GAP)
-    return replace(
-        result, x=x, objective=objective, bound=bound, violation=violation,
-        gap=relative_gap(objective, bound),
-    )
+    polished = result.improved(x, objective, violation, Tolerance(relative=gap))
+    # The last digit is not worth a proof.
+    return result if result.optimal and polished.status is Status.FEASIBLE else polished
 
 
 def _check_rates(rates: list[RateReport]) -> None:

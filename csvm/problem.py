@@ -159,6 +159,7 @@ class CSVMProblem(Problem):
 
     def prepare(self, goal: Goal) -> Evaluation | None:
         """An incumbent before the search: the best of a sweep over soft margins."""
+        self._own_work_space()  # nothing is left from an earlier search, so that runs repeat
         if (self.budgets < -_ROUNDING).any() or not self._propagated_root().any():
             return None  # nothing to search for: infeasible, or all anchors are enforced
         out = np.empty(self.n + 1)

@@ -1,5 +1,6 @@
 import pickle
 import warnings
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -14,10 +15,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import bnb
 import csvm
+from bnb import Reason, Status, Tolerance
 from csvm import CSVM, AnchorWarning, ConstantClassifierWarning, InfeasibleRatesError, kernels
-from csvm.estimator import _check_rates
+from csvm.estimator import _check_rates, _polish
 from csvm.feasibility import Feasibility
+from csvm.problem import CSVMProblem
 from csvm.rates import RateReport, parse_constraints, requirements
 
 pytestmark = [
@@ -336,6 +340,43 @@ def test_a_classifier_that_breaks_its_promise_is_not_returned():
     _check_rates([RateReport("tpr", 0.9, 9.0, 10.0, 9.0, 0.9)])
     with pytest.raises(RuntimeError, match="9 are required"):
         _check_rates([RateReport("tpr", 0.9, 9.0, 10.0, 8.0, 1.0)])
+
+
+def polished(**changes):
+    """A search on a small problem, as if it had ended otherwise, and what polishing makes of it."""
+    X, y = data(40)
+    signs = np.where(y == "sick", 1.0, -1.0)
+    K, hits = kernels.rbf(X, gamma=0.3), (signs[20:] > 0).astype(float)
+    problem = CSVMProblem(K, signs, np.ones(20), hits[None, :], np.array([hits.sum() - 2]))
+    result = bnb.solve(problem, branching="first", gap=1e-6)
+    given = replace(result, **{k: v(result.objective) for k, v in changes.items()})
+    return given, _polish(problem, given, 1e-4)
+
+
+def test_polishing_can_close_the_gap_and_says_so():
+    given, found = polished(
+        status=lambda _: Status.FEASIBLE, reason=lambda _: Reason.TIME, bound=lambda v: 0.99995 * v
+    )
+    assert (found.status, found.reason, found.bound) == (Status.OPTIMAL, Reason.GAP, given.bound)
+    _, found = polished(
+        status=lambda _: Status.FEASIBLE, reason=lambda _: Reason.TIME, bound=lambda v: 0.9998 * v
+    )
+    assert (found.status, found.reason) == (Status.FEASIBLE, Reason.TIME)
+    assert found.gap == pytest.approx(2e-4, rel=0.01)
+
+
+def test_polishing_below_the_bound_is_a_contradiction_not_a_proof():
+    _, found = polished(bound=lambda v: 1.001 * v)
+    assert found.status is Status.INVALID
+    _, found = polished(status=lambda _: Status.INVALID)
+    assert found.status is Status.INVALID
+
+
+def test_polishing_knows_the_absolute_gap():
+    result = polished()[0]
+    small = replace(result, status=Status.FEASIBLE, objective=1e-9, bound=0.0)
+    better = small.improved(result.x, 5e-10, 0.0, Tolerance(relative=1e-4))
+    assert better.optimal and better.gap == 1.0
 
 
 # -- company ---------------------------------------------------------------------------------
