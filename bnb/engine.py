@@ -536,6 +536,9 @@ class _Search:
             status = Status.INFEASIBLE
         else:
             status = Status.NO_SOLUTION
+        unproven = status in (Status.FEASIBLE, Status.NO_SOLUTION)
+        if unproven and self.reason is None and time.monotonic() >= self.deadline:
+            self.reason = Reason.TIME  # the last leaf had no time left for a better bound
         self._note("")
         return Result(
             status=status, reason=self.reason or Reason.EXHAUSTED, x=self._presented(),

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import bnb
-from bnb import Result, Status
+from bnb import Reason, Result, Status
 from bnb.result import Tolerance
 
 from . import persistence
@@ -30,6 +31,8 @@ __all__ = ["CSVM", "ConstantClassifierWarning", "fit_path", "start_near"]
 
 NODE_SOLVERS = ("auto", "smo", "osqp")
 
+_LARGEST = 1e100  # of the kernel matrix: products with costs and multipliers must not overflow
+_SCALE_X = "scale the features, for example with sklearn.preprocessing.StandardScaler"
 _CHECK_SHARE = 0.1  # of the time limit, at most, goes into looking for contradictions beforehand
 
 
@@ -67,11 +70,12 @@ class CSVM(ClassifierMixin, BaseEstimator):
     anchors : float, "second-half", positions or mask
         Which points are anchors; see `csvm.anchors.split_anchors`.
     node_solver : {"auto", "smo", "osqp"}
-        Solver of the convex problems inside the search.
+        Solver of the convex problems inside the search. Where "smo" or "osqp" cannot finish them,
+        the search is done again with "auto", and a ConvergenceWarning says so.
     time_limit : float
         Seconds for the search; the best classifier found by then is used.
     gap : float
-        Relative gap at which a classifier counts as optimal.
+        Relative gap at which a classifier counts as optimal; an absolute gap of 1e-9 does, too.
     threads : int
         Nodes searched at once.
     pos_label : optional
@@ -250,15 +254,23 @@ class CSVM(ClassifierMixin, BaseEstimator):
             K = np.ascontiguousarray(X[np.ix_(order, order)])
         else:
             K = self._gram(X[order], None)
+        largest = float(np.abs(K).max())
+        if largest > _LARGEST or 0.0 < largest < 1.0 / _LARGEST:
+            raise ValueError(
+                f"the largest entry of the kernel matrix is {largest:.3g}, out of the range in "
+                f"which float64 can be calculated with; {_SCALE_X}"
+            )
         always = self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
         if not always:
             check_psd(K)
         return K
 
     def _gram(self, X: np.ndarray, Y: np.ndarray | None) -> np.ndarray:
-        return gram(
-            self.kernel, X, Y, gamma=self._gamma, degree=self.degree, coef0=self.coef0
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # told below
+            K = gram(self.kernel, X, Y, gamma=self._gamma, degree=self.degree, coef0=self.coef0)
+        if not np.isfinite(K).all():
+            raise ValueError(f"the kernel matrix of X holds NaN or infinity; {_SCALE_X}")
+        return K
 
     def _costs(self, signs: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Slack costs c_i of the training points."""
@@ -273,19 +285,38 @@ class CSVM(ClassifierMixin, BaseEstimator):
         if conflict is not None:
             raise InfeasibleRatesError(str(conflict))
         problem = model.problem(self.node_solver)
-        result = bnb.solve(  # the problem knows best in which order to branch
-            problem, branching="first", gap=self.gap, time_limit=self.time_limit,
-            threads=self.threads, verbose=self.verbose,
-            start=None if kept is None else start_near(problem, kept),
-        )
+        start = None if kept is None else start_near(problem, kept)
+        result = self._search(problem, start, self.time_limit)
+        left = self.time_limit - result.seconds
+        if self.node_solver != "auto" and _unproven_leaves(result) and left > 0:
+            warnings.warn(
+                f"node_solver={self.node_solver!r} could not finish the convex problems of the "
+                f"search; it is done again with 'auto'. It helps to {_SCALE_X}",
+                ConvergenceWarning, stacklevel=5,
+            )
+            problem = model.problem("auto")
+            result = self._search(problem, result.x, left)
         if result.x is not None:
             return _polish(problem, result, self.gap)
         conflict = model.find_conflict(self.time_limit)
         if conflict is not None:
             raise InfeasibleRatesError(str(conflict))
+        rates = ", ".join(str(r.constraint) for r in model.asked)
+        if result.status is Status.INFEASIBLE:
+            raise RuntimeError(
+                f"every classifier with the rates {rates} has an objective above "
+                f"{problem.hopeless:.3g}: they contradict each other, or features are so small "
+                f"beside C that you should {_SCALE_X}"
+            )
         raise RuntimeError(
-            f"no classifier with the rates {', '.join(str(r.constraint) for r in model.asked)} was "
-            f"found in {self.time_limit:g} s, and none was proven not to exist"
+            f"no classifier with the rates {rates} was found, and none was proven not to exist, "
+            f"when the search ended after {result.seconds:.3g} s: {result.reason.value}"
+        )
+
+    def _search(self, problem: CSVMProblem, start: np.ndarray | None, seconds: float) -> Result:
+        return bnb.solve(  # the problem knows best in which order to branch
+            problem, branching="first", gap=self.gap, time_limit=seconds, threads=self.threads,
+            verbose=self.verbose, start=start,
         )
 
     def _kept(self, used: np.ndarray) -> np.ndarray:
@@ -413,6 +444,12 @@ def start_near(
         kept.copy(), multipliers, np.inf, tolerance, out,
     )
     return out if np.isfinite(value) and problem.check(out)[1] <= 1e-6 else None
+
+
+def _unproven_leaves(result: Result) -> bool:
+    """Whether nothing is left to search, but some leaf's bound is too weak for a proof."""
+    open_ = result.status in (Status.FEASIBLE, Status.NO_SOLUTION)
+    return open_ and result.reason is Reason.EXHAUSTED
 
 
 def _polish(problem: CSVMProblem, result: Result, gap: float) -> Result:

@@ -28,7 +28,7 @@ __all__ = ["CSVMProblem", "Node"]
 FREE, ENFORCED, GIVEN_UP = 0, 1, -1
 
 _ROUNDING = 1e-9
-_HOPELESS = 1e9  # objectives above this times the slack costs count as infeasible
+_HOPELESS = 1e9  # objectives above this, in units of the problem, count as infeasible
 _CHUNKS = 40
 _WIDE = 0.5  # an interval of the intercept that is halved before anchors are split
 _FIRST_ROUNDS = 60
@@ -138,6 +138,9 @@ class CSVMProblem(Problem):
         self.hi = np.zeros(n + 2)
         self.lo[: self.first] = np.where(self.p[: self.first] < 0, -self.cost, 0.0)
         self.hi[: self.first] = np.where(self.p[: self.first] > 0, self.cost, 0.0)
+        # In units of the data: ||w||^2 is at least 1 / K_ii for a margin of one without intercept.
+        # Of solutions above it nothing is claimed, and `check` takes none.
+        self.hopeless = _HOPELESS * (1.0 / (self.diag.max() or 1.0) + self.cost.sum())
         self._own_work_space()
 
     def _own_work_space(self) -> None:
@@ -282,7 +285,8 @@ class CSVMProblem(Problem):
             over = np.cumsum(row[order]) > budget + _ROUNDING
             if over.any():
                 violation = max(violation, float(short[order[np.argmax(over)]]))
-        return float(0.5 * x[:n] @ half + self.cost @ slack), violation
+        objective = float(0.5 * x[:n] @ half + self.cost @ slack)
+        return objective, violation if objective < self.hopeless else np.inf
 
     def worker(self) -> CSVMProblem:
         """The same data with a work space of its own."""
@@ -446,8 +450,7 @@ class CSVMProblem(Problem):
         make_feasible(t, lo, hi)
         F = np.empty_like(t)
         gradient(self.K, p, t, F)
-        hopeless = _HOPELESS * (1.0 + self.cost.sum())
-        target = min(goal.cutoff, hopeless)
+        target = min(goal.cutoff, self.hopeless)
         value = -np.inf
         for _ in range(_CHUNKS):
             before = t.copy()
@@ -460,7 +463,7 @@ class CSVMProblem(Problem):
             if goal.expired():
                 break
             extrapolate(self.K, p, lo, hi, t, before, F, target)
-        if value >= hopeless:
+        if value >= self.hopeless:
             value = np.inf
         return value, t, p - F, intercept(t, F, lo, hi)
 

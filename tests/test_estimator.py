@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, make_blobs, make_classification
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import recall_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -340,6 +341,63 @@ def test_a_classifier_that_breaks_its_promise_is_not_returned():
     _check_rates([RateReport("tpr", 0.9, 9.0, 10.0, 9.0, 0.9)])
     with pytest.raises(RuntimeError, match="9 are required"):
         _check_rates([RateReport("tpr", 0.9, 9.0, 10.0, 8.0, 1.0)])
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
+def test_kernels_that_overflow_are_told(kernel):
+    X, y = data(40)
+    with pytest.raises(ValueError, match=r"kernel matrix of X holds NaN or infinity; scale the"):
+        model(kernel=kernel, gamma=0.0 if kernel == "rbf" else 0.3).fit(X * 1e200, y)
+    with pytest.raises(ValueError, match="the variance of X, .*, is not finite: scale the features"):
+        model(kernel=kernel, gamma="scale").fit(X * 1e200, y)
+
+
+@pytest.mark.parametrize("unit", [1e60, 1e-60])
+def test_kernels_out_of_the_range_of_arithmetic_are_told(unit):
+    X, y = data(40)
+    with pytest.raises(ValueError, match=r"largest entry of the kernel matrix is .*; scale the"):
+        model(kernel="linear").fit(X * unit, y)
+
+
+def test_points_whose_kernel_overflows_get_no_class():
+    X, y = data(40)
+    fitted = model(kernel="poly").fit(X, y)
+    with pytest.raises(ValueError, match=r"kernel matrix of X holds NaN or infinity; scale the"):
+        fitted.predict(X * 1e200)
+
+
+def test_tiny_features_give_no_wrong_optimum():
+    """Large objectives once were cut off as infeasible though a worse one was the incumbent."""
+    X, y = make_classification(40, 4, class_sep=2.0, flip_y=0.0, random_state=1)
+    fit = model(kernel="linear", constraints=("tpr>=0.9", "tnr>=0.9"), time_limit=5)
+    optimum = fit.fit(1e-3 * X, y).result_.objective
+    tiny = fit.fit(1e-8 * X, y).result_
+    assert tiny.bound <= 1e10 * optimum * 1.001
+    assert not tiny.optimal or tiny.objective == pytest.approx(1e10 * optimum, rel=1e-3)
+
+
+def ill_conditioned():
+    """Features of very different size, which sequential minimal optimisation is slow on."""
+    X, y = make_classification(40, 4, class_sep=1.0, flip_y=0.0, random_state=1)
+    return X * 10.0 ** np.random.default_rng(1).uniform(0, 2, 4), y
+
+
+def test_a_node_solver_that_cannot_finish_is_replaced():
+    X, y = ill_conditioned()
+    fit = model(kernel="linear", C=1e4, constraints="tpr>=1")
+    auto = fit.fit(X, y).result_
+    assert auto.optimal
+    with pytest.warns(ConvergenceWarning, match="node_solver='smo'.*scale the features"):
+        smo = fit.set_params(node_solver="smo").fit(X, y).result_
+    assert smo.optimal and smo.objective == pytest.approx(auto.objective, rel=1e-4)
+
+
+def test_nothing_found_says_when_and_why():
+    X, y = make_classification(40, 4, class_sep=2.0, flip_y=0.0, random_state=1)
+    fit = model(kernel="linear", constraints=("tpr>=0.9", "tnr>=0.9"), time_limit=0.5)
+    with pytest.raises(RuntimeError, match=r"ended after \S+ s: time limit") as caught:
+        fit.fit(1e-20 * X, y)
+    assert "none was proven not to exist" in str(caught.value)
 
 
 def polished(**changes):
