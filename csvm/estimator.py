@@ -22,7 +22,7 @@ from . import persistence
 from .anchors import Anchors, split_anchors
 from .feasibility import Feasibility, InfeasibleRatesError
 from .incumbents import alternate
-from .kernels import Kernel, check_psd, gram, resolve_gamma
+from .kernels import KERNELS, Kernel, check_psd, gram, resolve_gamma
 from .labels import Labels, check_weights, label_tags
 from .problem import CSVMProblem
 from .rates import Constraint, RateReport, Requirement, parse_constraints, report, requirements
@@ -242,6 +242,14 @@ class CSVM(ClassifierMixin, BaseEstimator):
                 raise ValueError(f"{name} must be a number > 0, got {value!r}")
             if name.startswith("C") and not np.isfinite(float(value)):
                 raise ValueError(f"{name} must be finite, got {value!r}")
+        if not callable(self.kernel) and self.kernel not in KERNELS:
+            raise ValueError(
+                f"kernel must be one of {', '.join(KERNELS)} or callable, got {self.kernel!r}"
+            )
+        if isinstance(self.coef0, bool) or not (
+            isinstance(self.coef0, Real) and np.isfinite(float(self.coef0))
+        ):
+            raise ValueError(f"coef0 must be a finite number, got {self.coef0!r}")
         if self.kernel == "poly" and not (isinstance(self.degree, Integral) and self.degree >= 1):
             raise ValueError(f"degree must be an integer >= 1, got {self.degree!r}")
         if self.node_solver not in NODE_SOLVERS:

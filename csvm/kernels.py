@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Real
 
 import numpy as np
 from numba import config, njit
@@ -96,7 +97,7 @@ def resolve_gamma(
                 )
             return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
         raise ValueError(f"gamma must be 'scale', 'auto' or a number, got {gamma!r}")
-    if not (np.isfinite(gamma) and gamma >= 0):
+    if not (isinstance(gamma, Real) and np.isfinite(gamma) and gamma >= 0):
         raise ValueError(f"gamma must be a finite number >= 0, got {gamma!r}")
     return float(gamma)
 

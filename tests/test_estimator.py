@@ -348,7 +348,7 @@ def test_kernels_that_overflow_are_told(kernel):
     X, y = data(40)
     with pytest.raises(ValueError, match=r"kernel matrix of X holds NaN or infinity; scale the"):
         model(kernel=kernel, gamma=0.0 if kernel == "rbf" else 0.3).fit(X * 1e200, y)
-    with pytest.raises(ValueError, match="the variance of X, .*, is not finite: scale the features"):
+    with pytest.raises(ValueError, match=r"variance of X, .*, is not finite: scale the features"):
         model(kernel=kernel, gamma="scale").fit(X * 1e200, y)
 
 
