@@ -1,0 +1,199 @@
+"""Searches that are stopped, or killed, and go on from their checkpoint."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+import bnb
+
+from .engine import EngineKind, Kind
+from .judge import Truth, Verdict
+from .watch import watched
+
+CHANGES = {
+    "miqp": ("q", "u", "lb", "constant", "integer"),
+    "support": ("q", "P", "k", "support", "exactly", "constant"),
+    "indicator": ("q", "b", "G", "groups", "weights", "constant"),
+    "csvm": ("y", "cost", "weights", "required", "X"),
+}
+"""What makes another problem, whose checkpoint must be refused."""
+
+
+class Resumed(Kind):
+    """Stopped by nodes, by time or by a callback at a random moment, maybe more than once."""
+
+    def __init__(self, kinds: dict[str, EngineKind]) -> None:
+        self.kinds = kinds
+
+    def make(self, rng: np.random.Generator) -> dict:
+        name = str(rng.choice(list(self.kinds)))
+        kind = self.kinds[name]
+        inner = kind.deep(rng) if rng.random() < 0.7 else kind.make(rng)
+        stops = np.cumsum(rng.integers(1, 6, int(rng.integers(1, 4))))
+        return {
+            "of": name, "inner": inner, "how": str(rng.choice(["nodes", "time", "callback"])),
+            "stops": stops, "seconds": float(rng.choice([0.001, 0.01, 0.03])),
+            "change": str(rng.choice(CHANGES[name])),
+        }
+
+    def run(self, data: dict) -> Verdict:
+        kind, inner = self.kinds[data["of"]], data["inner"]
+        truth, faults = kind.truth(inner), []
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "search.json"
+            with watched(faults):
+                whole = bnb.solve(kind.build(inner), **inner["options"])
+                for stop in data["stops"]:
+                    part = bnb.solve(
+                        kind.build(inner), checkpoint=file, resume=True,
+                        **{**inner["options"], **_stop(data["how"], stop, data["seconds"])},
+                    )
+                    faults += _named("stopped", kind.judge(inner, part, truth))
+            faults += self._refusals(kind, data, file)
+            with watched(faults):
+                rest = bnb.solve(
+                    kind.build(inner), checkpoint=file, resume=True, **inner["options"]
+                )
+        return _compare(kind, inner, truth, whole, rest, faults)
+
+    def _refusals(self, kind: EngineKind, data: dict, file: Path) -> list[str]:
+        """A checkpoint of another problem must be refused."""
+        other = changed(data["inner"], data["change"])
+        if other is None or not file.exists():
+            return []
+        try:
+            bnb.solve(kind.build(other), checkpoint=file, resume=True, node_limit=1)
+        except ValueError as error:
+            return [] if "different problem" in str(error) else [f"refused with: {error}"]
+        return [f"a checkpoint of a problem with another {data['change']} was taken"]
+
+
+class Killed(Kind):
+    """kill -9 of a process that solves with a checkpoint, then resume here."""
+
+    def __init__(self, kinds: dict[str, EngineKind]) -> None:
+        self.kinds = kinds
+
+    def make(self, rng: np.random.Generator) -> dict:
+        name = str(rng.choice(list(self.kinds)))
+        return {"of": name, "inner": self.kinds[name].deep(rng),
+                "delay": float(rng.choice([0.0, 0.01, 0.05, 0.2]))}
+
+    def run(self, data: dict) -> Verdict:
+        kind, inner, faults = self.kinds[data["of"]], data["inner"], []
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "search.json"
+            with _child(data, Path(folder)) as child:
+                while not file.exists() and child.poll() is None:
+                    time.sleep(0.005)
+                time.sleep(data["delay"])
+                child.kill()
+            with watched(faults):
+                whole = bnb.solve(kind.build(inner), **inner["options"])
+                rest = bnb.solve(
+                    kind.build(inner), checkpoint=file, resume=True, **inner["options"]
+                )
+        return _compare(kind, inner, kind.truth(inner), whole, rest, faults)
+
+
+@contextmanager
+def _child(data: dict, folder: Path) -> Iterator[subprocess.Popen]:
+    """A process that solves the problem slowly."""
+    case = folder / "case.json"
+    case.write_text(json.dumps(data))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.fuzz.resume", str(case), str(folder / "search.json")],
+        cwd=Path(__file__).parents[2],
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def solve_slowly(case: Path, checkpoint: Path) -> None:
+    """What the child does: a checkpoint at every node."""
+    from .cases import KINDS
+
+    data = json.loads(case.read_text())
+    kind = KINDS[data["of"]]
+    options = {**data["inner"]["options"], "time_limit": 60.0}
+    bnb.solve(
+        kind.build(data["inner"]), checkpoint=checkpoint, checkpoint_interval=1e-9,
+        on_node=lambda _: time.sleep(0.01), **options,
+    )
+
+
+def _compare(
+    kind: EngineKind, inner: dict, truth: Truth, whole: bnb.Result, rest: bnb.Result,
+    faults: list[str],
+) -> Verdict:
+    """Both are judged, and both must say the same."""
+    first, second = kind.judge(inner, whole, truth), kind.judge(inner, rest, truth)
+    faults += _named("whole", first) + _named("resumed", second)
+    certain = {"optimal", "infeasible", "unbounded"}
+    if first.outcome != second.outcome and {first.outcome, second.outcome} & certain:
+        faults.append(f"uninterrupted it is {whole}; resumed it is {rest}")
+    return Verdict(second.outcome, faults)
+
+
+def _named(name: str, verdict: Verdict) -> list[str]:
+    return [f"{name}: {fault}" for fault in verdict.faults]
+
+
+def _stop(how: str, nodes: int, seconds: float) -> dict:
+    if how == "nodes":
+        return {"node_limit": nodes}
+    if how == "time":
+        return {"time_limit": seconds}
+    return {"on_node": lambda progress: bnb.STOP if progress.nodes >= nodes else None}
+
+
+def changed(inner: dict, name: str) -> dict | None:
+    """Another problem; None where this change would leave it the same."""
+    value = inner[name]
+    if name == "support":
+        n = len(inner["q"])
+        now = list(range(n)) if value is None else value
+        other = now[1:] if len(now) > max(1, inner["k"]) else None
+    elif name == "k":
+        other = value - 1 if value > 0 else None
+    elif name == "exactly":
+        other = not value
+    elif name == "integer":
+        other = value[1:] if value else None
+    elif name == "groups":
+        (members, k), *rest = value
+        other = [[members, k - 0.5], *rest] if k > 0.5 else None
+    elif name == "weights":
+        # Heavier anchors of no rate stay of no rate, and units of a rate do not matter.
+        other = None if np.ndim(value) > 1 else [v + 1.0 for v in value]
+    elif name == "required":
+        other = None if max(value) < 1.0 else [max(0.0, v - max(value)) for v in value]
+    elif name == "constant":
+        other = value + 1.0
+    elif name == "P":
+        other = (2.0 * np.asarray(value)).tolist() if np.any(value) else None
+    elif name == "y":
+        other = [-value[0], *value[1:]]
+    else:
+        array = np.asarray(value, float)
+        move = np.isfinite(array)
+        other = (array * 0.5 - 0.25 * move).tolist() if move.any() else None
+        if name in ("cost",):
+            other = (2.0 * array).tolist()
+    return None if other is None else {**inner, name: other}
+
+
+if __name__ == "__main__":
+    solve_slowly(Path(sys.argv[1]), Path(sys.argv[2]))
