@@ -322,7 +322,7 @@ class CSVMProblem(Problem):
         """
         b_l, b_u = state.b_l, state.b_u
         if np.isfinite(cutoff):
-            reach = np.sqrt(cutoff * self.diag.max())
+            reach = np.sqrt(max(cutoff, 0.0) * self.diag.max())  # below 0: an incumbent of norm 0
             positive, negative = self.hi[: self.first].sum(), -self.lo[: self.first].sum()
             if positive > 0:
                 b_l = max(b_l, 1.0 - cutoff / positive - reach)

@@ -237,3 +237,13 @@ def test_a_leaf_whose_margins_are_short_by_rounding_is_scaled(seed, options):
     """Sliding the intercept alone repairs one class at the cost of the other."""
     result = solve(random_problem(seed), branching="first", **options)
     assert result.optimal
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_incumbent_of_norm_zero_closes_the_search_in_silence():
+    # Only positives but for an anchor that may be given up: f = 1 costs nothing.
+    y = np.array([1.0, 1.0, 1.0, -1.0, -1.0])
+    weights = np.array([[1.0, 1.0, 1.0]])
+    problem = CSVMProblem(np.diag(np.arange(1.0, 6.0)), y, np.ones(2), weights, np.array([1.0]))
+    result = solve(problem, branching="first")
+    assert result.optimal and result.objective == 0.0
