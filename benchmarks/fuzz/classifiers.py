@@ -43,7 +43,9 @@ def draw_kernel(rng: np.random.Generator) -> dict:
     }
 
 
-def kernel_matrix(X: np.ndarray, kernel: str, gamma: float, degree: int, coef0: float) -> np.ndarray:
+def kernel_matrix(
+    X: np.ndarray, kernel: str, gamma: float, degree: int, coef0: float
+) -> np.ndarray:
     """By scikit-learn, not by the code under test."""
     if kernel == "linear":
         return linear_kernel(X)
@@ -128,7 +130,7 @@ class Classifier(EngineKind):
         return self._draw(rng, m, int(rng.integers(2, 9)))
 
     def deep(self, rng: np.random.Generator) -> dict:
-        return self._draw(rng, 10, 14)
+        return self._draw(rng, 7, 12)
 
     def _draw(self, rng: np.random.Generator, m: int, first: int) -> dict:
         X, y = draw_points(rng, first + m)

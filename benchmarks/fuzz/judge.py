@@ -10,7 +10,7 @@ from bnb import Reason, Status
 
 ROUNDING = 1e-6
 FEASIBILITY = 1e-6
-SECONDS = 10.0  # a search may end this much after its limit: shared machines have slow moments
+SECONDS = 60.0  # a search may end this much after its limit: the first of its sort compiles
 
 
 @dataclass

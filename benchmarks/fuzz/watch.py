@@ -32,7 +32,8 @@ def watched(faults: list[str]) -> Iterator[None]:
         text = file.read().strip()
     if text:
         faults.append(f"printed: {text[:300]!r}")
-    faults += [f"warned at {w.filename}:{w.lineno}: {w.message}" for w in caught if _ours(w)]
+    warned = [f"warned at {w.filename}:{w.lineno}: {w.message}" for w in caught if _ours(w)]
+    faults += dict.fromkeys(warned)
 
 
 def _ours(warning: warnings.WarningMessage) -> bool:
