@@ -12,7 +12,7 @@ from pathlib import Path
 from . import scip
 from .cases import KINDS, Case, make_case
 
-RARE = {"kill": 400}  # a round has one problem of each kind; these only every so many rounds
+RARE = {"resume": 4, "refusal": 4, "kill": 400}  # once in so many rounds; the others in each
 STUCK = 300  # seconds after which a problem counts as hanging
 
 

@@ -16,6 +16,7 @@ from .indicator import Indicator
 from .judge import Verdict
 from .miqp import MixedInteger
 from .models import Norms
+from .refusal import Refused
 from .resume import Killed, Resumed
 from .support import Support
 
@@ -29,6 +30,7 @@ KINDS: dict[str, Kind] = {
     **ENGINE,
     "estimator": Estimator(),
     "cvxpy": Norms(),
+    "refusal": Refused(ENGINE),
     "resume": Resumed(ENGINE),
     "kill": Killed(ENGINE),
 }

@@ -23,7 +23,7 @@ CHANGES = {
     "miqp": ("q", "u", "lb", "constant", "integer"),
     "support": ("q", "P", "k", "support", "exactly", "constant"),
     "indicator": ("q", "b", "G", "groups", "weights", "constant"),
-    "csvm": ("y", "cost", "weights", "required", "X"),
+    "csvm": ("y", "cost", "required", "X"),
 }
 """What makes another problem, whose checkpoint must be refused."""
 
@@ -161,38 +161,50 @@ def _stop(how: str, nodes: int, seconds: float) -> dict:
 
 def changed(inner: dict, name: str) -> dict | None:
     """Another problem; None where this change would leave it the same."""
-    value = inner[name]
-    if name == "support":
-        n = len(inner["q"])
-        now = list(range(n)) if value is None else value
-        other = now[1:] if len(now) > max(1, inner["k"]) else None
-    elif name == "k":
-        other = value - 1 if value > 0 else None
-    elif name == "exactly":
-        other = not value
-    elif name == "integer":
-        other = value[1:] if value else None
-    elif name == "groups":
-        (members, k), *rest = value
-        other = [[members, k - 0.5], *rest] if k > 0.5 else None
-    elif name == "weights":
-        # Heavier anchors of no rate stay of no rate, and units of a rate do not matter.
-        other = None if np.ndim(value) > 1 else [v + 1.0 for v in value]
-    elif name == "required":
-        other = None if max(value) < 1.0 else [max(0.0, v - max(value)) for v in value]
-    elif name == "constant":
-        other = value + 1.0
-    elif name == "P":
-        other = (2.0 * np.asarray(value)).tolist() if np.any(value) else None
-    elif name == "y":
-        other = [-value[0], *value[1:]]
-    else:
-        array = np.asarray(value, float)
-        move = np.isfinite(array)
-        other = (array * 0.5 - 0.25 * move).tolist() if move.any() else None
-        if name in ("cost",):
-            other = (2.0 * array).tolist()
+    other = _CHANGED.get(name, _moved)(inner, inner[name])
     return None if other is None else {**inner, name: other}
+
+
+def _moved(inner: dict, value: list) -> list | None:
+    """Every finite number a little further down."""
+    array = np.asarray(value, float)
+    finite = np.isfinite(array)
+    return np.where(finite, array - 1.0 - np.abs(array), array).tolist() if finite.any() else None
+
+
+def _raised(inner: dict, value: list) -> list | None:
+    lower = _moved(inner, (-np.asarray(value, float)).tolist())
+    return None if lower is None else (-np.asarray(lower)).tolist()
+
+
+def _other_support(inner: dict, value: list | None) -> list | None:
+    """As many variables, but not the same."""
+    rest = [] if value is None else sorted({*range(len(inner["q"]))} - {*value})
+    return [*value[1:], rest[0]] if rest and value else None
+
+
+def _wider(inner: dict, value: list) -> list | None:
+    """Lower bounds further down; binaries stay what they are."""
+    array = np.asarray(value, float)
+    free = np.isfinite(array) & ~np.isin(np.arange(len(array)), inner["binary"])
+    return np.where(free, array - 1.0 - np.abs(array), array).tolist() if free.any() else None
+
+
+_CHANGED = {
+    "u": _raised,
+    "lb": _wider,
+    "support": _other_support,
+    "k": lambda inner, k: k - 1 if k > 0 else None,
+    "exactly": lambda inner, exactly: not exactly,
+    "integer": lambda inner, integer: integer[1:] if integer else None,
+    "constant": lambda inner, constant: constant + 1.0,
+    "P": lambda inner, P: (2.0 * np.asarray(P)).tolist() if np.any(P) else None,
+    "y": lambda inner, y: [-y[0], *y[1:]],
+    "cost": lambda inner, cost: [2.0 * c for c in cost],
+    "required": lambda inner, k: [max(0.0, v - max(k)) for v in k] if max(k) >= 1.0 else None,
+    "weights": lambda inner, w: [v + 1.0 for v in w],
+    "groups": lambda inner, g: [[g[0][0], g[0][1] - 0.5], *g[1:]] if g[0][1] > 0.5 else None,
+}
 
 
 if __name__ == "__main__":
