@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import itertools
+import os
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import scip
@@ -50,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _show(Case.load(options.replay))
     if options.only is not None:
         return max(_show(make_case(kind, options.seed, options.only)) for kind in options.kind)
-    return _search(options)
+    return Search(options).run()
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -76,51 +79,57 @@ def _show(case: Case) -> int:
     return int(bool(verdict.faults))
 
 
-def _search(options: argparse.Namespace) -> int:
-    tally, index = Tally(), 0
-    for kind in options.kind:  # compile before the clock runs
-        make_case(kind, options.seed, 0).run()
-    begin = shown = time.monotonic()
-    most = options.problems or float("inf")
-    while True:
-        for kind in options.kind:
-            if index % RARE.get(kind, 1):
-                continue
-            now = time.monotonic()
-            if now - begin > options.seconds or tally.problems >= most:
-                return _end(tally, now - begin)
-            if not _one(make_case(kind, options.seed, index), tally, options):
-                return _end(tally, now - begin)
-            if now - shown > 10:
-                print(f"\n{now - begin:.0f} s\n{tally}", flush=True)
-                shown = now
-        index += 1
+class Search:
+    """Round after round of problems, until time is up or a claim is wrong."""
 
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.tally = Tally()
+        self.terminal = os.dup(2)  # standard error is taken away while a problem is solved
 
-def _one(case: Case, tally: Tally, options: argparse.Namespace) -> bool:
-    """Run a problem and write it down if it shows a fault; False if that ends the search."""
-    # Should the process die or hang, the problem that did it is on the disk.
-    running = case.save(options.out / "running", [])
-    faulthandler.dump_traceback_later(STUCK, exit=True)
-    begin = time.monotonic()
-    verdict = case.run()
-    faulthandler.cancel_dump_traceback_later()
-    running.unlink()
-    tally.add(case.kind, verdict.outcome, time.monotonic() - begin, bool(verdict.faults))
-    if not verdict.faults:
-        return True
-    path = case.save(options.out, verdict.faults)
-    print(f"WRONG: {case.kind} {case.name}")
-    for fault in verdict.faults:
-        print(f"  {fault}")
-    print(f"  python -m benchmarks.fuzz --replay {path}", flush=True)
-    return bool(options.keep_going)
+    def run(self) -> int:
+        for kind in self.options.kind:  # compile before the clock runs
+            make_case(kind, self.options.seed, 0).run()
+        begin = shown = time.monotonic()
+        for kind, index in self._schedule():
+            seconds = time.monotonic() - begin
+            if seconds > self.options.seconds or self.tally.problems == self.options.problems:
+                break
+            if time.monotonic() - shown > 10:
+                print(f"\n{seconds:.0f} s\n{self.tally}", flush=True)
+                shown = time.monotonic()
+            if not self._right(make_case(kind, self.options.seed, index)):
+                break
+        wrong = sum(self.tally.wrong.values())
+        print(f"\n{self.tally}\n{self.tally.problems} problems in "
+              f"{time.monotonic() - begin:.0f} s, {wrong} with a wrong claim")
+        return int(wrong > 0)
 
+    def _schedule(self) -> Iterator[tuple[str, int]]:
+        for number in itertools.count():
+            for kind in self.options.kind:
+                if number % RARE.get(kind, 1) == 0:
+                    yield kind, number // RARE.get(kind, 1)
 
-def _end(tally: Tally, seconds: float) -> int:
-    wrong = sum(tally.wrong.values())
-    print(f"\n{tally}\n{tally.problems} problems in {seconds:.0f} s, {wrong} with a wrong claim")
-    return int(wrong > 0)
+    def _right(self, case: Case) -> bool:
+        """Run a problem and write it down if it shows a fault; False if that ends the search."""
+        # Should the process die or hang, the problem that did it is on the disk.
+        running = case.save(self.options.out / "running", [])
+        faulthandler.dump_traceback_later(STUCK, exit=True, file=self.terminal)
+        begin = time.monotonic()
+        verdict = case.run()
+        faulthandler.cancel_dump_traceback_later()
+        running.unlink()
+        seconds = time.monotonic() - begin
+        self.tally.add(case.kind, verdict.outcome, seconds, bool(verdict.faults))
+        if not verdict.faults:
+            return True
+        path = case.save(self.options.out, verdict.faults)
+        print(f"WRONG: {case.kind} {case.name}")
+        for fault in verdict.faults:
+            print(f"  {fault}")
+        print(f"  python -m benchmarks.fuzz --replay {path}", flush=True)
+        return bool(self.options.keep_going)
 
 
 if __name__ == "__main__":

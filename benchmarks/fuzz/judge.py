@@ -129,6 +129,6 @@ def _bound(claim: Claim, truth: Truth) -> list[str]:
         faults.append(f"bound {claim.bound!r}, but there is no least objective")
     elif truth.best < np.inf and claim.bound > truth.best + truth.tolerance:
         faults.append(f"bound {claim.bound!r} is above a feasible objective {truth.best!r}")
-    if claim.x is not None and claim.bound > claim.objective:
+    if claim.x is not None and claim.bound > claim.objective + 1e-9 * claim.terms:
         faults.append(f"bound {claim.bound!r} is above the objective {claim.objective!r}")
     return faults

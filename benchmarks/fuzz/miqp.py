@@ -21,6 +21,8 @@ class MixedInteger(EngineKind):
         draft = Draft(rng)
         draft.open_bounds()
         draft.add_rows()
+        if rng.random() < 0.4:
+            draft.add_switches()
         draft.add_objective()
         if rng.random() < 0.15:
             draft.break_rows()
@@ -78,6 +80,9 @@ class Draft:
         n = self.n = int(rng.integers(1, 7))
         share = rng.dirichlet([1.0, 1.0, 1.0])
         kinds = rng.choice(3, size=n, p=share)  # binary, integer, continuous
+        if rng.random() < 0.1:  # large enough for the heuristics of pure binaries
+            n = self.n = int(rng.integers(7, 12))
+            kinds = np.zeros(n, int)
         self.binary, self.integer = kinds == 0, kinds == 1
         self.near = np.where(self.binary, rng.integers(0, 2, n), rng.integers(-3, 4, n)) + 0.0
         reach = rng.integers(0, 3, (2, n)) + (kinds == 2) * rng.integers(0, 5, (2, n))
@@ -110,6 +115,21 @@ class Draft:
         self.u = np.where(kind == 0, value, value + rng.integers(0, 4, m))
         self.l[(kind == 1) | (kind == 4)] = -np.inf
         self.u[(kind == 2) | (kind == 4)] = np.inf
+
+    def add_switches(self) -> None:
+        """Rows x ≤ u z and x ≥ l z, with a needlessly large constant where there is no bound."""
+        rng = self.rng
+        others = np.flatnonzero(~self.binary)
+        for z, x in zip(np.flatnonzero(self.binary), rng.permutation(others), strict=False):
+            if self.near[z] == 0.0 != self.near[x]:
+                continue
+            big = float(rng.choice([10.0, 1e3, 1e6]))
+            for bound, low, high in ((self.ub[x], -np.inf, 0.0), (self.lb[x], 0.0, np.inf)):
+                side = bound if np.isfinite(bound) else np.copysign(big, bound)
+                row = np.zeros(self.n)
+                row[x], row[z] = 1.0, -side
+                if low <= row @ self.near <= high:
+                    self._append(row, low, high)
 
     def add_objective(self) -> None:
         """P of any rank; q such that the dual is feasible, or falling along a ray."""

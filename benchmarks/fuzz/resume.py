@@ -96,7 +96,8 @@ class Killed(Kind):
                 while not file.exists() and child.poll() is None:
                     time.sleep(0.005)
                 time.sleep(data["delay"])
-                child.kill()
+                if child.poll():
+                    faults.append(f"the process that was to be killed ended with {child.poll()}")
             with watched(faults):
                 whole = bnb.solve(kind.build(inner), **inner["options"])
                 rest = bnb.solve(
