@@ -453,7 +453,8 @@ class CSVMProblem(Problem):
             steps, violation = self.solver.maximise(
                 self.K, self.diag, p, lo, hi, t, F, accuracy, 10 * t.size, target
             )
-            last, value = value, max(value, certified_value(p, t, F, steps + t.size))
+            proven = certified_value(self.diag, p, t, F, steps + t.size)
+            last, value = value, max(value, proven)
             if violation <= accuracy or value >= target or value <= last + 1e-12 * abs(last):
                 break
             if goal.expired():

@@ -31,7 +31,7 @@ def convex_value(problem, status, b_l=-np.inf, b_u=np.inf, reverse=()):
     make_feasible(t, lo, hi)
     gradient(problem.K, p, t, F)
     steps, violation = solve_dual(problem.K, problem.diag, p, lo, hi, t, F, 1e-9, 4_000_000, HUGE)
-    value = certified_value(p, t, F, steps)
+    value = certified_value(problem.diag, p, t, F, steps)
     if violation > 1e-6:  # still climbing: only a dual without bound does
         assert value > 1e4
         return np.inf
