@@ -15,7 +15,8 @@ from pathlib import Path
 from . import scip
 from .cases import KINDS, Case, make_case
 
-RARE = {"resume": 4, "refusal": 4, "kill": 400}  # once in so many rounds; the others in each
+# Once in so many rounds; the others in each.
+RARE = {"repeat": 4, "resume": 4, "refusal": 4, "kill": 400}
 STUCK = 300  # seconds after which a problem counts as hanging
 
 

@@ -17,6 +17,7 @@ from .judge import Verdict
 from .miqp import MixedInteger
 from .models import Norms
 from .refusal import Refused
+from .repeat import Repeated
 from .resume import Killed, Resumed
 from .support import Support
 
@@ -31,6 +32,7 @@ KINDS: dict[str, Kind] = {
     "estimator": Estimator(),
     "cvxpy": Norms(),
     "refusal": Refused(ENGINE),
+    "repeat": Repeated(ENGINE),
     "resume": Resumed(ENGINE),
     "kill": Killed(ENGINE),
 }

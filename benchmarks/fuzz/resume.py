@@ -70,8 +70,10 @@ class Resumed(Kind):
         other = changed(data["inner"], data["change"])
         if other is None or not file.exists():
             return []
+        copy = file.with_name("copy.json")
+        copy.write_bytes(file.read_bytes())  # one that is taken would be overwritten
         try:
-            bnb.solve(kind.build(other), checkpoint=file, resume=True, node_limit=1)
+            bnb.solve(kind.build(other), checkpoint=copy, resume=True, node_limit=1)
         except ValueError as error:
             return [] if "different problem" in str(error) else [f"refused with: {error}"]
         return [f"a checkpoint of a problem with another {data['change']} was taken"]
