@@ -139,7 +139,7 @@ def _tight_constant(problem: CSVMProblem, anchor: int, level: float) -> float:
         if tau <= 0.0:
             constant *= 2.0  # below what the plain SVM already violates: a wider one is needed
             continue
-        found = constant + (level - certified_value(p, t, F, p.size)) / tau
+        found = constant + (level - certified_value(problem.diag, p, t, F, p.size)) / tau
         if found >= best - 1e-4 * abs(best):
             return min(best, found)
         best = constant = found

@@ -284,10 +284,13 @@ class _Search:
             self._offer("S", self.problem.accept(np.asarray(self.options.start, dtype=float)))
             if self.x is None:
                 raise ValueError("start is not a feasible solution of the problem")
-        prepared = self._prepare()
         path = self.options.checkpoint
+        saved = None
         if self.options.resume and path is not None and Path(path).exists():
-            self._restore(checkpoints.read(Path(path), self.problem.fingerprint()))
+            saved = checkpoints.read(Path(path), self.problem.fingerprint())
+        prepared = self._prepare()
+        if saved is not None:
+            self._restore(saved)
         else:
             self.root_bound = prepared
             self.queue.push(Node(self.problem.root(), prepared))

@@ -327,7 +327,7 @@ class CSVMProblem(Problem):
         """
         b_l, b_u = state.b_l, state.b_u
         if np.isfinite(cutoff):
-            reach = np.sqrt(cutoff * self.diag.max())
+            reach = np.sqrt(max(cutoff, 0.0) * self.diag.max())  # below 0: an incumbent of norm 0
             positive, negative = self.hi[: self.first].sum(), -self.lo[: self.first].sum()
             if positive > 0:
                 b_l = max(b_l, 1.0 - cutoff / positive - reach)
@@ -457,7 +457,8 @@ class CSVMProblem(Problem):
             steps, violation = self.solver.maximise(
                 self.K, self.diag, p, lo, hi, t, F, accuracy, 10 * t.size, target
             )
-            last, value = value, max(value, certified_value(p, t, F, steps + t.size))
+            proven = certified_value(self.diag, p, t, F, steps + t.size)
+            last, value = value, max(value, proven)
             if violation <= accuracy or value >= target or value <= last + 1e-12 * abs(last):
                 break
             if goal.expired():

@@ -31,7 +31,7 @@ def convex_value(problem, status, b_l=-np.inf, b_u=np.inf, reverse=()):
     make_feasible(t, lo, hi)
     gradient(problem.K, p, t, F)
     steps, violation = solve_dual(problem.K, problem.diag, p, lo, hi, t, F, 1e-9, 4_000_000, HUGE)
-    value = certified_value(p, t, F, steps)
+    value = certified_value(problem.diag, p, t, F, steps)
     if violation > 1e-6:  # still climbing: only a dual without bound does
         assert value > 1e4
         return np.inf
@@ -237,3 +237,13 @@ def test_a_leaf_whose_margins_are_short_by_rounding_is_scaled(seed, options):
     """Sliding the intercept alone repairs one class at the cost of the other."""
     result = solve(random_problem(seed), branching="first", **options)
     assert result.optimal
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_incumbent_of_norm_zero_closes_the_search_in_silence():
+    # Only positives but for an anchor that may be given up: f = 1 costs nothing.
+    y = np.array([1.0, 1.0, 1.0, -1.0, -1.0])
+    weights = np.array([[1.0, 1.0, 1.0]])
+    problem = CSVMProblem(np.diag(np.arange(1.0, 6.0)), y, np.ones(2), weights, np.array([1.0]))
+    result = solve(problem, branching="first")
+    assert result.optimal and result.objective == 0.0

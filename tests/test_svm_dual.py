@@ -1,5 +1,7 @@
 """The dual solver: certificates, optimality, warm starts, unbounded duals."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from sklearn.svm import SVC
@@ -34,8 +36,8 @@ def test_agrees_with_libsvm(cost):
     dual[model.support_] = 2.0 * model.dual_coef_[0]
     value = y @ dual - 0.25 * dual @ K @ dual
     assert violation <= 1e-8
-    assert certified_value(y, t, F, steps) == pytest.approx(value, rel=1e-8)
-    assert certified_value(y, t, F, steps) <= y @ t - 0.25 * t @ K @ t
+    assert certified_value(K.diagonal(), y, t, F, steps) == pytest.approx(value, rel=1e-8)
+    assert certified_value(K.diagonal(), y, t, F, steps) <= y @ t - 0.25 * t @ K @ t
     assert intercept(t, F, lo, hi) == pytest.approx(model.intercept_[0], abs=1e-5)
 
 
@@ -43,14 +45,14 @@ def test_any_feasible_point_is_below_the_primal_value():
     K, y, lo, hi = soft_margin()
     rng = np.random.default_rng(1)
     best, F, steps, _ = solve(K, y, lo, hi)
-    optimum = certified_value(y, best, F, steps)
+    optimum = certified_value(K.diagonal(), y, best, F, steps)
     for _ in range(50):
         t = rng.normal(size=y.size)
         make_feasible(t, lo, hi)
         gradient(K, y, t, F)
         assert np.all((lo <= t) & (t <= hi))
         assert t.sum() == pytest.approx(0.0, abs=1e-12)
-        assert certified_value(y, t, F, 0) <= optimum + 1e-9
+        assert certified_value(K.diagonal(), y, t, F, 0) <= optimum + 1e-9
 
 
 def test_warm_start_needs_fewer_steps():
@@ -68,4 +70,20 @@ def test_unbounded_dual_passes_any_target():
     K = np.ones((2, 2))
     y = np.array([1.0, -1.0])
     t, F, steps, _ = solve(K, y, np.array([0.0, -np.inf]), np.array([np.inf, 0.0]), target=1e6)
-    assert certified_value(y, t, F, steps) > 1e6
+    assert certified_value(K.diagonal(), y, t, F, steps) > 1e6
+
+
+def test_a_kernel_matrix_off_by_rounding_lifts_no_bound():
+    # Multipliers that cancel each other in Kt: what is left of t'Kt is rounding of K alone.
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        s = rng.uniform(1e5, 1e6, 6)
+        K = np.outer(s, s)
+        t = rng.normal(size=6) * 100.0
+        t[-1] = -(s[:-1] @ t[:-1]) / s[-1]
+        y = np.sign(t)
+        F = np.empty(6)
+        gradient(K, y, t, F)
+        norm = sum(Fraction(a) * Fraction(b) for a, b in zip(s, t, strict=True)) ** 2
+        exact = sum(map(Fraction, np.abs(t))) - norm / 4
+        assert Fraction(certified_value(K.diagonal(), y, t, F, 0)) <= exact
