@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -70,6 +69,11 @@ class MIQP(Problem):
     >>> bnb.solve(problem).x
     array([1., 0.])
     """
+
+    scratch = frozenset({
+        "_box", "_pairs", "_rows", "_propagator", "_plain_qp", "_strong_qp", "_scale", "_plain",
+        "_reduced", "_strong", "_seconds", "evaluations",
+    })
 
     def __init__(
         self,
@@ -138,16 +142,10 @@ class MIQP(Problem):
         objective = 0.5 * float(x @ (self.P @ x)) + float(self.q @ x) + self.constant
         return objective, violation
 
-    def fingerprint(self) -> str:
-        """Size and a digest of the data."""
-        digest = hashlib.sha256()
-        for part in (self.P.data, self.P.indices, self.P.indptr, self.q, self.A.data,
-                     self.A.indices, self.A.indptr, self.l, self.u, self.lb, self.ub,
-                     self.is_integer, self.constant):
-            digest.update(np.ascontiguousarray(part).tobytes())
+    def __str__(self) -> str:
         return (
-            f"MIQP, {len(self.q)} variables ({int(self.is_integer.sum())} integer), "
-            f"{self.A.shape[0]} rows, data {digest.hexdigest()[:12]}"
+            f"{type(self).__name__}, {len(self.q)} variables "
+            f"({int(self.is_integer.sum())} integer), {self.A.shape[0]} rows"
         )
 
     # -- presolve ---------------------------------------------------------------------------
