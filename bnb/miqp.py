@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from relaxations import QP, OSQPWorkspace, Pairs, PerspectiveWorkspace, ReducedSolver, Solution
 
 from . import heuristics, validation
-from .engine import solve
+from .engine import STOP, solve
 from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
 from .propagation import Propagator
 from .recession import falls_forever
@@ -253,13 +253,14 @@ class MIQP(Problem):
 
     def _unbounded_or_infeasible(self, goal: Goal) -> Evaluation:
         """With a direction to fall along for ever, all depends on whether there is any point."""
-        box = self.root()
+        box, n = self.root(), len(self.q)
+        # Of all points one near zero: without an objective a search has no reason to end.
         points = MIQP(
-            None, np.zeros(len(self.q)), self.A, self.l, self.u, lb=box.lb, ub=box.ub,
+            sp.identity(n), np.zeros(n), self.A, self.l, self.u, lb=box.lb, ub=box.ub,
             integer=self.is_integer,
         )
         left = goal.deadline - time.monotonic()
-        found = solve(points, time_limit=max(left, 1e-3), absolute_gap=1.0)
+        found = solve(points, time_limit=max(left, 1e-3), on_incumbent=lambda _: STOP)
         if found.x is not None:
             raise UnboundedError
         return Evaluation(np.inf if found.status is Status.INFEASIBLE else -np.inf)

@@ -1,0 +1,166 @@
+"""Multipliers that balance variables without end exactly.
+
+A variable that may grow for ever and has no curvature of its own gives a finite bound only if its
+slope has the right sign, or is zero if it has no bounds at all. A rounding error is as bad as any
+other there. So multipliers are moved by a hair: the slopes of half-bounded variables to where
+their sign is beyond doubt, and those of free ones so close to zero that a real, if not a
+floating-point, vector of multipliers within a known distance makes them vanish.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+UNIT = 2.0**-52
+_ROUNDS = 6
+_MARGIN = 256.0
+"""How far beyond its rounding error a slope is moved."""
+_MOST = 500
+"""With more variables out of balance the linear algebra would take longer than the node."""
+
+
+@dataclass
+class Balanced:
+    """Multipliers with their slopes; what holds does so for some real ones near `x` and `y`.
+
+    Attributes
+    ----------
+    x, y : ndarray
+        The point of linearisation and the row multipliers.
+    slope, error : ndarray
+        Slopes, and how far the true ones may be from them.
+    x_radius, y_radius : ndarray
+        How far the real multipliers may be from x and y.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    slope: np.ndarray
+    error: np.ndarray
+    x_radius: np.ndarray
+    y_radius: np.ndarray
+
+
+class Balancer:
+    """Balances the slopes Px + q + Aᵀy of one QP by changing x and y.
+
+    Parameters
+    ----------
+    P, At : matrices of shape (n, n) and (n, m)
+    l, u : ndarray of shape (m,)
+        Bounds of the rows: a row without an upper one takes no y > 0, nor one without a lower
+        one y < 0.
+    """
+
+    def __init__(
+        self, P: np.ndarray | sp.spmatrix, At: sp.csr_matrix, l: np.ndarray, u: np.ndarray  # noqa: E741
+    ) -> None:
+        self._P, self._At = P, At
+        self._absP, self._absAt = abs(P), abs(At)
+        self._least = np.where(np.isinf(l), 0.0, -np.inf)
+        self._most = np.where(np.isinf(u), 0.0, np.inf)
+
+    def slopes(
+        self, x: np.ndarray, y: np.ndarray, q: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Slopes, and bounds on their rounding errors."""
+        slope = self._P @ x + q + self._At @ y
+        size = self._absP @ np.abs(x) + np.abs(q) + self._absAt @ np.abs(y)
+        return slope, 16 * UNIT * size
+
+    def balance(
+        self, x: np.ndarray, y: np.ndarray, q: np.ndarray, free: np.ndarray, sign: np.ndarray,
+        held: np.ndarray,
+    ) -> Balanced | None:
+        """Multipliers near x and y with which no variable without end has a wrong slope.
+
+        Parameters
+        ----------
+        x, y, q : ndarray
+            The multipliers to start from, and the linear objective.
+        free : ndarray of bool
+            Variables without bounds: their slopes must vanish.
+        sign : ndarray
+            +1 where a slope must not be negative, −1 where not positive, else 0.
+        held : ndarray of bool
+            Rows whose multipliers must not change.
+
+        Returns
+        -------
+        Balanced or None
+            None if none were found.
+        """
+        x, y = x.copy(), y.copy()
+        chosen = np.zeros(len(q), dtype=bool)
+        for _ in range(_ROUNDS):
+            slope, error = self.slopes(x, y, q)
+            off = (free & (np.abs(slope) > 4.0 * error)) | (sign * slope < error * np.abs(sign))
+            exact = free & (error == 0.0)  # every term is zero
+            if not np.any(off):
+                return self._prove(x, y, slope, error, free & ~exact, sign, held)
+            chosen |= off | (free & ~exact)
+            if chosen.sum() > _MOST:
+                return None
+            self._move(x, y, chosen, (sign * _MARGIN * error - slope)[chosen], held)
+        return None
+
+    def _move(
+        self, x: np.ndarray, y: np.ndarray, chosen: np.ndarray, change: np.ndarray,
+        held: np.ndarray,
+    ) -> None:
+        """Change x and y as little as possible so that the chosen slopes change by that much."""
+        M, rows, columns = self._adjustable(y, chosen, held)
+        step = np.linalg.lstsq(M, change, rcond=1e-11)[0]
+        y[rows] = np.clip(y[rows] + step[: len(rows)], self._least[rows], self._most[rows])
+        x[columns] += step[len(rows):]
+
+    def _adjustable(
+        self, y: np.ndarray, chosen: np.ndarray, held: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The multipliers that may move either way, and how they move the chosen slopes."""
+        loose = ~held & ((y != 0.0) | (np.isinf(self._least) & np.isinf(self._most)))
+        At, P = self._At[chosen], self._P[chosen]
+        used = np.zeros(len(y), dtype=bool)
+        used[At.indices] = True
+        rows = np.flatnonzero(loose & used)
+        columns = np.flatnonzero(np.asarray(abs(P).sum(axis=0)).ravel())
+        dense = P[:, columns].toarray() if sp.issparse(P) else P[:, columns]
+        return np.hstack([At[:, rows].toarray(), dense]), rows, columns
+
+    def _prove(
+        self, x: np.ndarray, y: np.ndarray, slope: np.ndarray, error: np.ndarray,
+        free: np.ndarray, sign: np.ndarray, held: np.ndarray,
+    ) -> Balanced | None:
+        """Show that slopes of free variables vanish for some real multipliers near x and y.
+
+        With B regular, BR = I − E and ‖E‖ ≤ ½, the solution of Bδ = r has |δ| ≤ 2 |R| ‖r‖.
+        """
+        x_radius, y_radius = np.zeros(len(x)), np.zeros(len(y))
+        if np.any(free):
+            M, rows, columns = self._adjustable(y, free, held)
+            rest = np.abs(slope[free]) + error[free]
+            size = len(rest)
+            if M.shape[1] < size:
+                return None
+            basis = np.sort(scipy.linalg.qr(M, mode="r", pivoting=True)[1][:size])
+            B = M[:, basis]
+            try:
+                R = np.linalg.inv(B)
+            except np.linalg.LinAlgError:
+                return None
+            E = np.abs(np.eye(size) - B @ R) + (size + 2) * UNIT * (np.abs(B) @ np.abs(R))
+            if not E.sum(axis=1).max() <= 0.5:
+                return None
+            radius = np.zeros(M.shape[1])
+            radius[basis] = 2.1 * np.abs(R).sum(axis=1) * rest.max()
+            y_radius[rows], x_radius[columns] = radius[: len(rows)], radius[len(rows):]
+            error = error + 1.1 * (self._absAt @ y_radius + self._absP @ x_radius)
+            slope, error = np.where(free, 0.0, slope), np.where(free, 0.0, error)
+        turned = (y - y_radius < self._least) | (y + y_radius > self._most)
+        if np.any(turned) or np.any(sign * slope < error * np.abs(sign)):
+            return None
+        return Balanced(x, y, slope, error, x_radius, y_radius)
