@@ -331,6 +331,9 @@ class MIQP(Problem):
             deadline=goal.deadline,
         )
         self._seconds += time.perf_counter() - begin
+        if found.bound == -np.inf:  # variables without end ask for accuracy
+            sharp = self.complete(lb, ub)
+            found = sharp if sharp.bound > -np.inf else found
         return found
 
     @property

@@ -8,12 +8,12 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
 
+from relaxations.exact import Row, dot, eliminate, exact_rows
+
 _ZERO = 1e-7
 """What the linear program's answer may be off by; what is smaller is tried as zero."""
 _MOST = 60
 """Fractions are exact but slow: directions with more non-zeros are not proven."""
-
-Row = dict[int, Fraction]
 
 
 def falls_forever(
@@ -31,73 +31,37 @@ def falls_forever(
     upper, lower = np.isfinite(u), np.isfinite(l)
     rows = sp.vstack([A[upper], -A[lower]], format="csr")
     # Pd = 0 in units of its rows: small curvature is as good as any.
-    size = np.asarray(abs(P).max(axis=1).todense()).ravel()
+    size = abs(P).max(axis=1).toarray().ravel()
     curved = np.flatnonzero(size)
-    scaled = sp.diags(1.0 / size[curved]) @ P[curved]
     answer = scipy.optimize.linprog(
-        q, A_ub=rows, b_ub=np.zeros(rows.shape[0]), A_eq=scaled, b_eq=np.zeros(len(curved)),
+        q, A_ub=rows, b_ub=np.zeros(rows.shape[0]),
+        A_eq=sp.diags(1.0 / size[curved]) @ P[curved], b_eq=np.zeros(len(curved)),
         bounds=np.column_stack([low, high]), method="highs",
     )
     if answer.status != 0 or not answer.fun < 0.0:
         return False
     d = _exact_direction(P, rows, answer.x)
-    return d is not None and (
-        _dot(dict(enumerate(map(Fraction, q.tolist()))), d) < 0
-        and all(low[j] <= np.sign(value) <= high[j] for j, value in d.items())
-        and all(_dot(row, d) <= 0 for row in _rows(rows, d))
-        and all(_dot(row, d) == 0 for row in _rows(P, d))
+    inside = all((high[j] if value > 0 else low[j]) != 0.0 for j, value in d.items())
+    return (
+        inside
+        and dot(exact_rows(q[None, :])[0], d) < 0
+        and all(dot(row, d) <= 0 for row in exact_rows(rows))
+        and all(dot(row, d) == 0 for row in exact_rows(P[sorted(d)]))
     )
 
 
-def _exact_direction(P: sp.csr_matrix, rows: sp.csr_matrix, near: np.ndarray) -> Row | None:
-    """A rational direction near `near` for which Pd and the rows that bind vanish exactly."""
+def _exact_direction(P: sp.csr_matrix, rows: sp.csr_matrix, near: np.ndarray) -> Row:
+    """A rational direction near `near` along which P and the rows that bind vanish exactly.
+
+    Zero if there is none, or too much to compute.
+    """
     near = np.where(np.abs(near) > _ZERO, near, 0.0)
     support = np.flatnonzero(near)
-    if not 0 < len(support) <= _MOST:
-        return None
-    binding = rows[np.abs(rows @ near) <= _ZERO * (abs(rows) @ np.abs(near))]
-    equations = _reduce([*_rows(P, support), *_rows(binding, support)])
-    d = {int(j): Fraction(float(near[j])).limit_denominator(10**6) for j in support}
-    for pivot, row in equations.items():  # each says what the pivot is in terms of the others
-        d[pivot] = -sum((row[j] * d[j] for j in row.keys() - {pivot}), Fraction(0))
-    return d
-
-
-def _rows(matrix: sp.csr_matrix, support: np.ndarray | Row) -> list[Row]:
-    """The rows that have an entry in the support, as exact numbers."""
-    block = sp.csr_matrix(matrix[:, sorted(support)])
-    names = sorted(support)
-    return [
-        {int(names[k]): Fraction(a) for k, a in zip(
-            block.indices[first:last].tolist(), block.data[first:last].tolist(), strict=True
-        ) if a}
-        for first, last in zip(block.indptr[:-1], block.indptr[1:], strict=True) if last > first
-    ]
-
-
-def _reduce(rows: list[Row]) -> dict[int, Row]:
-    """Gauss-Jordan: per pivot a row with a one there and nothing at the other pivots."""
-    solved: dict[int, Row] = {}
-    for row in rows:
-        for pivot in solved.keys() & row.keys():
-            row = _subtract(row, row[pivot], solved[pivot])
-        if not row:
-            continue
-        pivot = max(row, key=lambda j: abs(row[j]))
-        row = {j: value / row[pivot] for j, value in row.items()}
-        for other in [p for p, r in solved.items() if pivot in r]:
-            solved[other] = _subtract(solved[other], solved[other][pivot], row)
-        solved[pivot] = row
-    return solved
-
-
-def _subtract(row: Row, factor: Fraction, other: Row) -> Row:
-    """row − factor·other without zeros."""
-    result = dict(row)
-    for j, value in other.items():
-        result[j] = result.get(j, Fraction(0)) - factor * value
-    return {j: value for j, value in result.items() if value}
-
-
-def _dot(row: Row, d: Row) -> Fraction:
-    return sum((row[j] * d[j] for j in row.keys() & d.keys()), Fraction(0))
+    if len(support) > _MOST:
+        return {}
+    binding = np.abs(rows @ near) <= _ZERO * (abs(rows) @ np.abs(near))
+    equations = sp.vstack([P[support], rows[binding]], format="csc")[:, support]
+    d = [Fraction(value).limit_denominator(10**6) for value in near[support].tolist()]
+    for pivot, row in eliminate(exact_rows(equations))[0].items():
+        d[pivot] = -sum((row[k] * d[k] for k in row.keys() - {pivot}), Fraction(0))
+    return {int(j): value for j, value in zip(support, d, strict=True) if value}

@@ -15,12 +15,16 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from .exact import eliminate, exact_rows
+
 UNIT = 2.0**-52
 _ROUNDS = 6
 _MARGIN = 256.0
 """How far beyond its rounding error a slope is moved."""
 _MOST = 500
 """With more variables out of balance the linear algebra would take longer than the node."""
+_MOST_EXACT = 50
+"""The same for exact arithmetic."""
 
 
 @dataclass
@@ -50,63 +54,96 @@ class Balancer:
 
     Parameters
     ----------
-    P, At : matrices of shape (n, n) and (n, m)
+    P, q, At : arrays of shape (n, n), (n,) and (n, m)
     l, u : ndarray of shape (m,)
         Bounds of the rows: a row without an upper one takes no y > 0, nor one without a lower
         one y < 0.
     """
 
     def __init__(
-        self, P: np.ndarray | sp.spmatrix, At: sp.csr_matrix, l: np.ndarray, u: np.ndarray  # noqa: E741
+        self, P: np.ndarray | sp.spmatrix, q: np.ndarray, At: sp.csr_matrix,
+        l: np.ndarray, u: np.ndarray,  # noqa: E741
     ) -> None:
+        self.q = q
         self._P, self._At = P, At
         self._absP, self._absAt = abs(P), abs(At)
         self._least = np.where(np.isinf(l), 0.0, -np.inf)
         self._most = np.where(np.isinf(u), 0.0, np.inf)
 
-    def slopes(
-        self, x: np.ndarray, y: np.ndarray, q: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def slopes(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Slopes, and bounds on their rounding errors."""
-        slope = self._P @ x + q + self._At @ y
-        size = self._absP @ np.abs(x) + np.abs(q) + self._absAt @ np.abs(y)
+        slope = self._P @ x + self.q + self._At @ y
+        size = self._absP @ np.abs(x) + np.abs(self.q) + self._absAt @ np.abs(y)
         return slope, 16 * UNIT * size
 
     def balance(
-        self, x: np.ndarray, y: np.ndarray, q: np.ndarray, free: np.ndarray, sign: np.ndarray,
-        held: np.ndarray,
+        self, x: np.ndarray, y: np.ndarray, free: np.ndarray, sign: np.ndarray,
+        zero: np.ndarray, held: np.ndarray,
     ) -> Balanced | None:
         """Multipliers near x and y with which no variable without end has a wrong slope.
 
         Parameters
         ----------
-        x, y, q : ndarray
-            The multipliers to start from, and the linear objective.
+        x, y : ndarray
+            The multipliers to start from.
         free : ndarray of bool
             Variables without bounds: their slopes must vanish.
         sign : ndarray
             +1 where a slope must not be negative, −1 where not positive, else 0.
+        zero : ndarray of int
+            Variables whose slopes vanish already.
         held : ndarray of bool
-            Rows whose multipliers must not change.
+            Rows whose multipliers must not change, since these variables rely on them.
 
         Returns
         -------
         Balanced or None
             None if none were found.
         """
+        chosen = np.zeros(len(x), dtype=bool)
+        found = self._search(x, y, free, sign, held, chosen)
+        if found is None and chosen.sum() <= _MOST_EXACT:
+            # Perhaps what was out of balance can be so only together: then all must vanish, and
+            # those that are combinations of others do so with them.
+            implied = self._dependent(zero, np.flatnonzero(chosen))
+            found = self._search(
+                x, y, chosen & ~implied, np.where(chosen, 0.0, sign), held, chosen.copy()
+            )
+            if found is not None:
+                found.slope[implied] = found.error[implied] = 0.0
+        if found is not None:
+            found.slope[zero] = found.error[zero] = 0.0
+        return found
+
+    def _search(
+        self, x: np.ndarray, y: np.ndarray, free: np.ndarray, sign: np.ndarray, held: np.ndarray,
+        chosen: np.ndarray,
+    ) -> Balanced | None:
+        """One attempt; `chosen` collects the variables that were out of balance."""
         x, y = x.copy(), y.copy()
-        chosen = np.zeros(len(q), dtype=bool)
         for _ in range(_ROUNDS):
-            slope, error = self.slopes(x, y, q)
+            slope, error = self.slopes(x, y)
+            inexact = free & (error > 0.0)  # else every term is zero
             off = (free & (np.abs(slope) > 4.0 * error)) | (sign * slope < error * np.abs(sign))
-            exact = free & (error == 0.0)  # every term is zero
+            chosen |= off | inexact
             if not np.any(off):
-                return self._prove(x, y, slope, error, free & ~exact, sign, held)
-            chosen |= off | (free & ~exact)
+                return self._prove(x, y, slope, error, inexact, sign, held)
             if chosen.sum() > _MOST:
                 return None
             self._move(x, y, chosen, (sign * _MARGIN * error - slope)[chosen], held)
         return None
+
+    def _dependent(self, zero: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Which chosen variables have, for any x and y, a combination of others' slopes."""
+        columns = np.concatenate([zero, chosen])
+        terms = sp.hstack([
+            self._At[columns], sp.csr_matrix(self._P[columns]), self.q[columns][:, None]
+        ])
+        dependent = np.array(eliminate(exact_rows(terms))[1], dtype=int)
+        implied = np.zeros(len(self.q), dtype=bool)
+        implied[columns[dependent]] = True
+        implied[zero] = False
+        return implied
 
     def _move(
         self, x: np.ndarray, y: np.ndarray, chosen: np.ndarray, change: np.ndarray,

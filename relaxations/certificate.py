@@ -23,6 +23,10 @@ from .balance import UNIT as _UNIT
 from .balance import Balanced, Balancer
 from .qp import QP
 
+_NOISE = (0.0, 1e-8, 1e-5, 1.0)
+"""If multipliers cannot be balanced, those below this share of the largest are taken for zeros."""
+
+
 def _times(slope: np.ndarray, bound: np.ndarray) -> np.ndarray:
     """slope * bound with 0 * inf = 0."""
     with np.errstate(invalid="ignore"):
@@ -67,8 +71,10 @@ class Certifier:
         self._no_upper = ~np.isfinite(qp.u)
         self._no_lower = ~np.isfinite(qp.l)
         self._slacks = self._slack_columns()
-        self._balancer = Balancer(qp.P, self._At, qp.l, qp.u)
-        self._row_balancer = Balancer(sp.csr_matrix((qp.n, qp.n)), self._At, qp.l, qp.u)
+        self._balancer = Balancer(qp.P, qp.q, self._At, qp.l, qp.u)
+        self._row_balancer = Balancer(
+            sp.csr_matrix((qp.n, qp.n)), np.zeros(qp.n), self._At, qp.l, qp.u
+        )
 
     def _slack_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(variable, row, coefficient) of variables without curvature that stand in one row."""
@@ -87,7 +93,12 @@ class Certifier:
         """Certified lower bound proved by (x, y), and the reduced costs behind it."""
         qp = self._qp
         flat = qp.square == 0.0
-        found = self._balanced(self._balancer, x, y, qp.q, lb, ub, flat)
+        found = None
+        for noise in _NOISE:
+            quiet = np.where(np.abs(y) > noise * np.abs(y).max(initial=0.0), y, 0.0)
+            found = self._balanced(self._balancer, x, quiet, lb, ub, flat)
+            if found is not None:
+                break
         if found is None:
             return -np.inf, np.zeros(qp.n)
         x, curved = found.x, qp.P @ found.x
@@ -114,7 +125,7 @@ class Certifier:
         if size == 0.0 or not self._may_prove(y, lb, ub):
             return False
         found = self._balanced(
-            self._row_balancer, nothing, y / size, nothing, lb, ub, np.ones(qp.n, dtype=bool)
+            self._row_balancer, nothing, y / size, lb, ub, np.ones(qp.n, dtype=bool)
         )
         if found is None:
             return False
@@ -148,12 +159,12 @@ class Certifier:
         return rows, float(ends @ found.y_radius)
 
     def _balanced(
-        self, balancer: Balancer, x: np.ndarray, y: np.ndarray, q: np.ndarray, lb: np.ndarray,
-        ub: np.ndarray, flat: np.ndarray,
+        self, balancer: Balancer, x: np.ndarray, y: np.ndarray, lb: np.ndarray, ub: np.ndarray,
+        flat: np.ndarray,
     ) -> Balanced | None:
         """Slopes at x and y, or at multipliers near them if variables without end need it."""
-        y, columns, held = self._admissible(y, q, lb, ub)
-        slope, error = balancer.slopes(x, y, q)
+        y, columns, held = self._admissible(y, balancer.q, lb, ub)
+        slope, error = balancer.slopes(x, y)
         # Think of y as the real number that balances these: the other errors cover the rounding.
         slope[columns] = error[columns] = 0.0
         endless = self._single & flat & (np.isinf(lb) | np.isinf(ub))
@@ -163,10 +174,7 @@ class Certifier:
             sign = np.where(endless & ~free, np.where(np.isinf(ub), 1.0, -1.0), 0.0)
             wrong = (free & (error > 0.0)) | (sign * slope < error * np.abs(sign))
             if np.any(wrong):
-                found = balancer.balance(x, y, q, free, sign, held)
-                if found is not None:
-                    found.slope[columns] = found.error[columns] = 0.0
-                return found
+                return balancer.balance(x, y, free, sign, columns, held)
         return Balanced(x, y, slope, error, np.zeros(len(x)), np.zeros(len(y)))
 
     def _admissible(
