@@ -369,7 +369,9 @@ class MIQP(Problem):
         self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Bounds with every integer fixed near x, or None if that failed."""
-        return self._propagator.fix(x, lb, ub)
+        fixed = self._propagator.fix(x, lb, ub)
+        # The rows are not all that a subclass knows.
+        return fixed if fixed is not None and self.propagate(*fixed) else None
 
     def snap(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> np.ndarray:
         """Round what must be whole and clip to the bounds."""
