@@ -65,9 +65,18 @@ def read(path: str | Path) -> FileModel:
 
     Examples
     --------
-    >>> problem = bnb.read("model.mps")                             # doctest: +SKIP
-    >>> result = bnb.solve(problem, time_limit=60)                  # doctest: +SKIP
-    >>> dict(zip(problem.names, result.x))                          # doctest: +SKIP
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import bnb
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "model.lp"
+    ...     _ = path.write_text("max 3 a + 2 b\\nst 2 a + b <= 4\\nbounds b <= 2\\ngeneral a b")
+    ...     problem = bnb.read(path)
+    >>> result = bnb.solve(problem, time_limit=60)
+    >>> dict(zip(problem.names, result.x.tolist(), strict=True))
+    {'a': 1.0, 'b': 2.0}
+    >>> problem.in_file_sense(result.objective)
+    7.0
     """
     path = Path(path)
     if not path.exists():
