@@ -20,11 +20,11 @@ from .propagation import Propagator
 from .recession import falls_forever
 from .result import Result, Status
 from .strengthen import Strengthener, free_curvature
-from .structure import find_structure, tighten_coefficients
+from .structure import find_structure, round_rows, tighten_coefficients
 
 _INTEGRAL = 1e-6
 _WIDE = 1e6  # bounds beyond this are of little use to certify with: curvature is better
-_INFINITE = 1e20
+_WHOLE = 2.0**53  # beyond this floats do not hold all integers, and nothing can be split
 
 Warm = tuple[np.ndarray, np.ndarray]
 """A point and row multipliers to start a relaxation from."""
@@ -72,7 +72,7 @@ class MIQP(Problem):
 
     scratch = frozenset({
         "_box", "_pairs", "_rows", "_propagator", "_plain_qp", "_strong_qp", "_scale", "_plain",
-        "_reduced", "_strong", "_seconds", "evaluations",
+        "_reduced", "_strong", "_bottomless", "_seconds", "evaluations",
     })
 
     def __init__(
@@ -98,16 +98,14 @@ class MIQP(Problem):
         m = self.A.shape[0]
         self.l = validation.vector("l", l, m, -np.inf, infinite=True)
         self.u = validation.vector("u", u, m, np.inf, infinite=True)
-        validation.ordered("l", self.l, "u", self.u)
+        validation.interval("l", self.l, "u", self.u)
         self.binary = validation.index_set("binary", binary, n)
         self.is_integer = np.zeros(n, dtype=bool)
         self.is_integer[validation.index_set("integer", integer, n)] = True
         self.is_integer[self.binary] = True
         self.lb = validation.vector("lb", lb, n, -np.inf, infinite=True)
         self.ub = validation.vector("ub", ub, n, np.inf, infinite=True)
-        self.lb[self.lb <= -_INFINITE] = -np.inf
-        self.ub[self.ub >= _INFINITE] = np.inf
-        validation.ordered("lb", self.lb, "ub", self.ub)
+        validation.interval("lb", self.lb, "ub", self.ub)
         self.lb[self.binary] = np.maximum(self.lb[self.binary], 0.0)
         self.ub[self.binary] = np.minimum(self.ub[self.binary], 1.0)
         self.constant = float(validation.vector("constant", constant, 1)[0])
@@ -120,6 +118,7 @@ class MIQP(Problem):
         self._plain: OSQPWorkspace | None = None
         self._reduced: ReducedSolver | None = None
         self._strong: OSQPWorkspace | PerspectiveWorkspace | None = None
+        self._bottomless = False
         self._seconds = 0.0
         self.evaluations = 0
 
@@ -159,8 +158,10 @@ class MIQP(Problem):
         if not self._presolve():
             return Evaluation(np.inf)
         assert self._box is not None and self._plain_qp is not None
-        if self._recession():
+        falls = self._recession()
+        if falls:
             return self._unbounded_or_infeasible(goal)
+        self._bottomless = falls is None
         begin = time.perf_counter()
         first = self.plain.solve(
             self._box.lb, self._box.ub, slack=self._slack(goal, np.inf), deadline=goal.deadline
@@ -179,19 +180,20 @@ class MIQP(Problem):
         lb, ub = self.lb.copy(), self.ub.copy()
         lb[self.is_integer] = np.ceil(lb[self.is_integer] - _INTEGRAL)
         ub[self.is_integer] = np.floor(ub[self.is_integer] + _INTEGRAL)
-        if np.any(lb > ub):
+        l, u = round_rows(self.A, self.l, self.u, self.is_integer)  # noqa: E741
+        if np.any(lb > ub) or np.any(l > u):
             return False
-        self._propagator = Propagator(self.A, self.l, self.u, self.is_integer)
+        self._propagator = Propagator(self.A, l, u, self.is_integer)
         if not self.propagate(lb, ub, rounds=50):
             return False
         self._box = Box(lb, ub)
         switchable = self.is_integer & (lb >= 0) & (ub <= 1)
-        A, u = tighten_coefficients(self.A, self.l, self.u, lb, ub, switchable)
+        A, u = tighten_coefficients(self.A, l, u, lb, ub, switchable)
         square = free_curvature(self.P, (lb < -_WIDE) | (ub > _WIDE))
         self._plain_qp = QP(
-            self.P - sp.diags(2.0 * square), self.q, A, self.l, u, square, constant=self.constant
+            self.P - sp.diags(2.0 * square), self.q, A, l, u, square, constant=self.constant
         )
-        found = find_structure(A, self.l, u, lb, ub, switchable, self.is_integer)
+        found = find_structure(A, l, u, lb, ub, switchable, self.is_integer)
         self._pairs, self._rows = found.pairs.joined(self._links), found.rows
         return True
 
@@ -244,8 +246,11 @@ class MIQP(Problem):
         known = min(objective, goal.objective)
         return 0.1 * goal.tolerance.slack(known) if np.isfinite(known) else 1e-6
 
-    def _recession(self) -> bool:
-        """Whether the continuous relaxation falls without end along some feasible direction."""
+    def _recession(self) -> bool | None:
+        """Whether the continuous relaxation falls without end along some feasible direction.
+
+        None if it does so up to rounding only.
+        """
         box = self.root()
         if np.all(np.isfinite(box.lb) & np.isfinite(box.ub)):
             return False
@@ -284,7 +289,9 @@ class MIQP(Problem):
         if self._is_leaf(lb, ub):
             solutions.append(("N", self.snap(found.x, lb, ub)))
             return Evaluation(found.bound, solutions, seconds=self._seconds, removed=removed)
-        candidates = self._candidates(found.x, lb, ub)
+        # Where there is no bound to hope for, splitting would never end.
+        hopeless = found.bound == -np.inf and self._bottomless
+        candidates = [] if hopeless else self._candidates(found.x, lb, ub)
         if not goal.probe:
             finder = heuristics.Finder(self, goal.objective, goal.incumbent)
             solutions = finder.at_node(found.x, lb, ub)
@@ -401,7 +408,7 @@ class MIQP(Problem):
 
     def _candidates(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> list[Candidate]:
         """Fractional integers, most fractional first; if there are none, any that is not fixed."""
-        open_ = np.flatnonzero(self.is_integer & (lb < ub))
+        open_ = np.flatnonzero(self.is_integer & (lb < ub) & (np.abs(x) < _WHOLE))
         part = x[open_] - np.floor(x[open_])
         part = np.clip(part, 0.0, 1.0)
         fraction = np.minimum(part, 1.0 - part)

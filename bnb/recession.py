@@ -19,12 +19,12 @@ _MOST = 60
 def falls_forever(
     P: sp.csr_matrix, q: np.ndarray, A: sp.csr_matrix, l: np.ndarray, u: np.ndarray,  # noqa: E741
     lb: np.ndarray, ub: np.ndarray,
-) -> bool:
+) -> bool | None:
     """Whether some direction d keeps Pd = 0, stays feasible for ever and has qᵀd < 0.
 
-    One linear program over the recession cone, cut to a unit box, proposes d. It counts only if
-    a rational d near it has these properties exactly: with the least curvature along d there is
-    an optimum, however far away.
+    One linear program over the recession cone, cut to a unit box, proposes d. It is proven only
+    if a rational d near it has these properties exactly: with the least curvature along d there
+    is an optimum, however far away. None if there is such a d up to rounding, but no proof.
     """
     low = np.where(np.isfinite(lb), 0.0, -1.0)
     high = np.where(np.isfinite(ub), 0.0, 1.0)
@@ -38,16 +38,17 @@ def falls_forever(
         A_eq=sp.diags(1.0 / size[curved]) @ P[curved], b_eq=np.zeros(len(curved)),
         bounds=np.column_stack([low, high]), method="highs",
     )
-    if answer.status != 0 or not answer.fun < 0.0:
+    if answer.status != 0 or not answer.fun < -_ZERO * np.abs(q).max():
         return False
     d = _exact_direction(P, rows, answer.x)
     inside = all((high[j] if value > 0 else low[j]) != 0.0 for j, value in d.items())
-    return (
+    proven = (
         inside
         and dot(exact_rows(q[None, :])[0], d) < 0
         and all(dot(row, d) <= 0 for row in exact_rows(rows))
         and all(dot(row, d) == 0 for row in exact_rows(P[sorted(d)]))
     )
+    return True if proven else None
 
 
 def _exact_direction(P: sp.csr_matrix, rows: sp.csr_matrix, near: np.ndarray) -> Row:

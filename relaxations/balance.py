@@ -5,6 +5,10 @@ slope has the right sign, or is zero if it has no bounds at all. A rounding erro
 other there. So multipliers are moved by a hair: the slopes of half-bounded variables to where
 their sign is beyond doubt, and those of free ones so close to zero that a real, if not a
 floating-point, vector of multipliers within a known distance makes them vanish.
+
+One thing is taken on trust. Where P is singular up to rounding, as XᵀX is with more columns than
+rows, there may be no such vector, since P and q are themselves rounded. They are then taken to be
+known no better than that: a slope that is zero within its rounding error is zero.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ UNIT = 2.0**-52
 _ROUNDS = 6
 _MARGIN = 256.0
 """How far beyond its rounding error a slope is moved."""
+_TRUST = 1e-9
+"""Rounding errors above this share of the slopes' terms are no longer taken for zero."""
 _MOST = 500
 """With more variables out of balance the linear algebra would take longer than the node."""
 _MOST_EXACT = 50
@@ -67,6 +73,7 @@ class Balancer:
         self.q = q
         self._P, self._At = P, At
         self._absP, self._absAt = abs(P), abs(At)
+        self._curved = np.asarray(self._absP.sum(axis=1)).ravel() > 0.0
         self._least = np.where(np.isinf(l), 0.0, -np.inf)
         self._most = np.where(np.isinf(u), 0.0, np.inf)
 
@@ -121,6 +128,7 @@ class Balancer:
     ) -> Balanced | None:
         """One attempt; `chosen` collects the variables that were out of balance."""
         x, y = x.copy(), y.copy()
+        worst, known = np.inf, -1
         for _ in range(_ROUNDS):
             slope, error = self.slopes(x, y)
             inexact = free & (error > 0.0)  # else every term is zero
@@ -128,7 +136,9 @@ class Balancer:
             chosen |= off | inexact
             if not np.any(off):
                 return self._prove(x, y, slope, error, inexact, sign, held)
-            if chosen.sum() > _MOST:
+            last, worst = worst, float(np.abs(slope[off]).max())
+            grown, known = chosen.sum() > known, int(chosen.sum())
+            if known > _MOST or not (grown or worst < 0.5 * last):
                 return None
             self._move(x, y, chosen, (sign * _MARGIN * error - slope)[chosen], held)
         return None
@@ -136,9 +146,8 @@ class Balancer:
     def _dependent(self, zero: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Which chosen variables have, for any x and y, a combination of others' slopes."""
         columns = np.concatenate([zero, chosen])
-        terms = sp.hstack([
-            self._At[columns], sp.csr_matrix(self._P[columns]), self.q[columns][:, None]
-        ])
+        columns = columns[~self._curved[columns]]
+        terms = sp.hstack([self._At[columns], self.q[columns][:, None]])
         dependent = np.array(eliminate(exact_rows(terms))[1], dtype=int)
         implied = np.zeros(len(self.q), dtype=bool)
         implied[columns[dependent]] = True
@@ -172,32 +181,47 @@ class Balancer:
         self, x: np.ndarray, y: np.ndarray, slope: np.ndarray, error: np.ndarray,
         free: np.ndarray, sign: np.ndarray, held: np.ndarray,
     ) -> Balanced | None:
-        """Show that slopes of free variables vanish for some real multipliers near x and y.
-
-        With B regular, BR = I − E and ‖E‖ ≤ ½, the solution of Bδ = r has |δ| ≤ 2 |R| ‖r‖.
-        """
-        x_radius, y_radius = np.zeros(len(x)), np.zeros(len(y))
-        if np.any(free):
-            M, rows, columns = self._adjustable(y, free, held)
-            rest = np.abs(slope[free]) + error[free]
-            size = len(rest)
-            if M.shape[1] < size:
+        """Show that slopes of free variables vanish for some real multipliers near x and y."""
+        radius = self._distance(y, np.abs(slope) + error, free, held)
+        if radius is None:
+            trusted = _TRUST * (np.abs(self.q) + self._absAt @ np.abs(y)).max()
+            if np.any(free & self._curved & (error > trusted)):
                 return None
-            basis = np.sort(scipy.linalg.qr(M, mode="r", pivoting=True)[1][:size])
-            B = M[:, basis]
-            try:
-                R = np.linalg.inv(B)
-            except np.linalg.LinAlgError:
+            radius = self._distance(y, np.abs(slope) + error, free & ~self._curved, held)
+            if radius is None:
                 return None
-            E = np.abs(np.eye(size) - B @ R) + (size + 2) * UNIT * (np.abs(B) @ np.abs(R))
-            if not E.sum(axis=1).max() <= 0.5:
-                return None
-            radius = np.zeros(M.shape[1])
-            radius[basis] = 2.1 * np.abs(R).sum(axis=1) * rest.max()
-            y_radius[rows], x_radius[columns] = radius[: len(rows)], radius[len(rows):]
-            error = error + 1.1 * (self._absAt @ y_radius + self._absP @ x_radius)
-            slope, error = np.where(free, 0.0, slope), np.where(free, 0.0, error)
+        x_radius, y_radius = radius
+        error = error + 1.1 * (self._absP @ x_radius + self._absAt @ y_radius)
+        slope, error = np.where(free, 0.0, slope), np.where(free, 0.0, error)
         turned = (y - y_radius < self._least) | (y + y_radius > self._most)
         if np.any(turned) or np.any(sign * slope < error * np.abs(sign)):
             return None
         return Balanced(x, y, slope, error, x_radius, y_radius)
+
+    def _distance(
+        self, y: np.ndarray, rest: np.ndarray, free: np.ndarray, held: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """How far x and y may have to move to make the slopes of free variables vanish.
+
+        With B regular, BR = I − E and ‖E‖ ≤ ½, the solution of Bδ = r has |δ| ≤ 2 |R| ‖r‖.
+        """
+        x_radius, y_radius = np.zeros(len(rest)), np.zeros(len(y))
+        size = int(free.sum())
+        if size == 0:
+            return x_radius, y_radius
+        M, rows, columns = self._adjustable(y, free, held)
+        if M.shape[1] < size:
+            return None
+        basis = np.sort(scipy.linalg.qr(M, mode="r", pivoting=True)[1][:size])
+        B = M[:, basis]
+        try:
+            R = np.linalg.inv(B)
+        except np.linalg.LinAlgError:
+            return None
+        E = np.abs(np.eye(size) - B @ R) + (size + 2) * UNIT * (np.abs(B) @ np.abs(R))
+        if not E.sum(axis=1).max() <= 0.5:
+            return None
+        radius = np.zeros(M.shape[1])
+        radius[basis] = 2.1 * np.abs(R).sum(axis=1) * rest[free].max()
+        y_radius[rows], x_radius[columns] = radius[: len(rows)], radius[len(rows):]
+        return x_radius, y_radius

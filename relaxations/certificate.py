@@ -23,7 +23,7 @@ from .balance import UNIT as _UNIT
 from .balance import Balanced, Balancer
 from .qp import QP
 
-_NOISE = (0.0, 1e-8, 1e-5, 1.0)
+_NOISE = (1e-8, 1e-5, 1.0)
 """If multipliers cannot be balanced, those below this share of the largest are taken for zeros."""
 
 
@@ -93,19 +93,18 @@ class Certifier:
         """Certified lower bound proved by (x, y), and the reduced costs behind it."""
         qp = self._qp
         flat = qp.square == 0.0
-        found = None
+        found = self._balanced(self._balancer, x, y, lb, ub, flat)
         for noise in _NOISE:
-            quiet = np.where(np.abs(y) > noise * np.abs(y).max(initial=0.0), y, 0.0)
-            found = self._balanced(self._balancer, x, quiet, lb, ub, flat)
-            if found is not None:
-                break
+            small = (y != 0.0) & (np.abs(y) <= noise * np.abs(y).max(initial=0.0))
+            if found is None and np.any(small):
+                y = np.where(small, 0.0, y)
+                found = self._balanced(self._balancer, x, y, lb, ub, flat)
         if found is None:
             return -np.inf, np.zeros(qp.n)
         x, curved = found.x, qp.P @ found.x
         quadratic = 0.5 * float(x @ curved)
         # ½ x̂ᵀPx̂ for the real x̂, which is not quite x.
-        risk = float(np.abs(curved) @ found.x_radius)
-        risk += float(found.x_radius @ (self._absP @ found.x_radius))
+        risk = float((np.abs(curved) + self._absP @ found.x_radius) @ found.x_radius)
         rows, row_risk = self._row_terms(found)
         values, reduced, variable_risk = self._variables(
             found.slope, qp.square, qp.pairs.d, found.error, lb, ub
