@@ -206,6 +206,8 @@ class _Search:
     def __init__(self, problem: Problem, options: Options) -> None:
         self.problem = problem
         self.options = options
+        # Taken before the search, which may leave notes in the problem.
+        self.fingerprint = problem.fingerprint() if options.checkpoint is not None else ""
         self.tolerance = Tolerance(options.gap, options.absolute_gap)
         self.rule = make_rule(options.branching)
         self.queue = NodeQueue(options.selection)
@@ -234,7 +236,7 @@ class _Search:
 
     def run(self) -> Result:
         """Search until the gap is closed or a limit is met, and report."""
-        self.log.start(f"Branch and bound: {self.problem.fingerprint()}")
+        self.log.start(f"Branch and bound: {self.problem}")
         with self._graceful_interrupt():
             try:
                 self._begin()
@@ -287,7 +289,7 @@ class _Search:
         path = self.options.checkpoint
         saved = None
         if self.options.resume and path is not None and Path(path).exists():
-            saved = checkpoints.read(Path(path), self.problem.fingerprint())
+            saved = checkpoints.read(Path(path), self.fingerprint)
         prepared = self._prepare()
         if saved is not None:
             self._restore(saved)
@@ -559,7 +561,7 @@ class _Search:
         open_nodes = [*self.queue, *self.in_flight.values()]
         data = {
             "version": checkpoints.VERSION,
-            "fingerprint": self.problem.fingerprint(),
+            "fingerprint": self.fingerprint,
             "nodes": self.nodes, "pruned": self.pruned, "probes": self.probes,
             "created": self.created, "explored": self.explored,
             "settled": number(self.settled), "root_bound": number(self.root_bound),

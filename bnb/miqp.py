@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,17 +14,17 @@ import scipy.sparse as sp
 from relaxations import QP, OSQPWorkspace, Pairs, PerspectiveWorkspace, ReducedSolver, Solution
 
 from . import heuristics, validation
-from .engine import solve
+from .engine import STOP, solve
 from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
 from .propagation import Propagator
 from .recession import falls_forever
 from .result import Result, Status
 from .strengthen import Strengthener, free_curvature
-from .structure import find_structure, tighten_coefficients
+from .structure import find_structure, round_rows, tighten_coefficients
 
 _INTEGRAL = 1e-6
 _WIDE = 1e6  # bounds beyond this are of little use to certify with: curvature is better
-_INFINITE = 1e20
+_WHOLE = 2.0**53  # beyond this floats do not hold all integers, and nothing can be split
 
 Warm = tuple[np.ndarray, np.ndarray]
 """A point and row multipliers to start a relaxation from."""
@@ -71,6 +70,11 @@ class MIQP(Problem):
     array([1., 0.])
     """
 
+    scratch = frozenset({
+        "_box", "_pairs", "_rows", "_propagator", "_plain_qp", "_strong_qp", "_scale", "_plain",
+        "_reduced", "_strong", "_bottomless", "_seconds", "evaluations",
+    })
+
     def __init__(
         self,
         P: Any,
@@ -94,16 +98,14 @@ class MIQP(Problem):
         m = self.A.shape[0]
         self.l = validation.vector("l", l, m, -np.inf, infinite=True)
         self.u = validation.vector("u", u, m, np.inf, infinite=True)
-        validation.ordered("l", self.l, "u", self.u)
+        validation.interval("l", self.l, "u", self.u)
         self.binary = validation.index_set("binary", binary, n)
         self.is_integer = np.zeros(n, dtype=bool)
         self.is_integer[validation.index_set("integer", integer, n)] = True
         self.is_integer[self.binary] = True
         self.lb = validation.vector("lb", lb, n, -np.inf, infinite=True)
         self.ub = validation.vector("ub", ub, n, np.inf, infinite=True)
-        self.lb[self.lb <= -_INFINITE] = -np.inf
-        self.ub[self.ub >= _INFINITE] = np.inf
-        validation.ordered("lb", self.lb, "ub", self.ub)
+        validation.interval("lb", self.lb, "ub", self.ub)
         self.lb[self.binary] = np.maximum(self.lb[self.binary], 0.0)
         self.ub[self.binary] = np.minimum(self.ub[self.binary], 1.0)
         self.constant = float(validation.vector("constant", constant, 1)[0])
@@ -116,6 +118,7 @@ class MIQP(Problem):
         self._plain: OSQPWorkspace | None = None
         self._reduced: ReducedSolver | None = None
         self._strong: OSQPWorkspace | PerspectiveWorkspace | None = None
+        self._bottomless = False
         self._seconds = 0.0
         self.evaluations = 0
 
@@ -138,16 +141,10 @@ class MIQP(Problem):
         objective = 0.5 * float(x @ (self.P @ x)) + float(self.q @ x) + self.constant
         return objective, violation
 
-    def fingerprint(self) -> str:
-        """Size and a digest of the data."""
-        digest = hashlib.sha256()
-        for part in (self.P.data, self.P.indices, self.P.indptr, self.q, self.A.data,
-                     self.A.indices, self.A.indptr, self.l, self.u, self.lb, self.ub,
-                     self.is_integer, self.constant):
-            digest.update(np.ascontiguousarray(part).tobytes())
+    def __str__(self) -> str:
         return (
-            f"MIQP, {len(self.q)} variables ({int(self.is_integer.sum())} integer), "
-            f"{self.A.shape[0]} rows, data {digest.hexdigest()[:12]}"
+            f"{type(self).__name__}, {len(self.q)} variables "
+            f"({int(self.is_integer.sum())} integer), {self.A.shape[0]} rows"
         )
 
     # -- presolve ---------------------------------------------------------------------------
@@ -161,8 +158,10 @@ class MIQP(Problem):
         if not self._presolve():
             return Evaluation(np.inf)
         assert self._box is not None and self._plain_qp is not None
-        if self._recession():
+        falls = self._recession()
+        if falls:
             return self._unbounded_or_infeasible(goal)
+        self._bottomless = falls is None
         begin = time.perf_counter()
         first = self.plain.solve(
             self._box.lb, self._box.ub, slack=self._slack(goal, np.inf), deadline=goal.deadline
@@ -181,19 +180,20 @@ class MIQP(Problem):
         lb, ub = self.lb.copy(), self.ub.copy()
         lb[self.is_integer] = np.ceil(lb[self.is_integer] - _INTEGRAL)
         ub[self.is_integer] = np.floor(ub[self.is_integer] + _INTEGRAL)
-        if np.any(lb > ub):
+        l, u = round_rows(self.A, self.l, self.u, self.is_integer)  # noqa: E741
+        if np.any(lb > ub) or np.any(l > u):
             return False
-        self._propagator = Propagator(self.A, self.l, self.u, self.is_integer)
+        self._propagator = Propagator(self.A, l, u, self.is_integer)
         if not self.propagate(lb, ub, rounds=50):
             return False
         self._box = Box(lb, ub)
         switchable = self.is_integer & (lb >= 0) & (ub <= 1)
-        A, u = tighten_coefficients(self.A, self.l, self.u, lb, ub, switchable)
+        A, u = tighten_coefficients(self.A, l, u, lb, ub, switchable)
         square = free_curvature(self.P, (lb < -_WIDE) | (ub > _WIDE))
         self._plain_qp = QP(
-            self.P - sp.diags(2.0 * square), self.q, A, self.l, u, square, constant=self.constant
+            self.P - sp.diags(2.0 * square), self.q, A, l, u, square, constant=self.constant
         )
-        found = find_structure(A, self.l, u, lb, ub, switchable, self.is_integer)
+        found = find_structure(A, l, u, lb, ub, switchable, self.is_integer)
         self._pairs, self._rows = found.pairs.joined(self._links), found.rows
         return True
 
@@ -246,8 +246,11 @@ class MIQP(Problem):
         known = min(objective, goal.objective)
         return 0.1 * goal.tolerance.slack(known) if np.isfinite(known) else 1e-6
 
-    def _recession(self) -> bool:
-        """Whether the continuous relaxation falls without end along some feasible direction."""
+    def _recession(self) -> bool | None:
+        """Whether the continuous relaxation falls without end along some feasible direction.
+
+        None if it does so up to rounding only.
+        """
         box = self.root()
         if np.all(np.isfinite(box.lb) & np.isfinite(box.ub)):
             return False
@@ -255,13 +258,14 @@ class MIQP(Problem):
 
     def _unbounded_or_infeasible(self, goal: Goal) -> Evaluation:
         """With a direction to fall along for ever, all depends on whether there is any point."""
-        box = self.root()
+        box, n = self.root(), len(self.q)
+        # Of all points one near zero: without an objective a search has no reason to end.
         points = MIQP(
-            None, np.zeros(len(self.q)), self.A, self.l, self.u, lb=box.lb, ub=box.ub,
+            sp.identity(n), np.zeros(n), self.A, self.l, self.u, lb=box.lb, ub=box.ub,
             integer=self.is_integer,
         )
         left = goal.deadline - time.monotonic()
-        found = solve(points, time_limit=max(left, 1e-3), absolute_gap=1.0)
+        found = solve(points, time_limit=max(left, 1e-3), on_incumbent=lambda _: STOP)
         if found.x is not None:
             raise UnboundedError
         return Evaluation(np.inf if found.status is Status.INFEASIBLE else -np.inf)
@@ -285,7 +289,9 @@ class MIQP(Problem):
         if self._is_leaf(lb, ub):
             solutions.append(("N", self.snap(found.x, lb, ub)))
             return Evaluation(found.bound, solutions, seconds=self._seconds, removed=removed)
-        candidates = self._candidates(found.x, lb, ub)
+        # Where there is no bound to hope for, splitting would never end.
+        hopeless = found.bound == -np.inf and self._bottomless
+        candidates = [] if hopeless else self._candidates(found.x, lb, ub)
         if not goal.probe:
             finder = heuristics.Finder(self, goal.objective, goal.incumbent)
             solutions = finder.at_node(found.x, lb, ub)
@@ -332,6 +338,9 @@ class MIQP(Problem):
             deadline=goal.deadline,
         )
         self._seconds += time.perf_counter() - begin
+        if found.bound == -np.inf:  # variables without end ask for accuracy
+            sharp = self.complete(lb, ub)
+            found = sharp if sharp.bound > -np.inf else found
         return found
 
     @property
@@ -367,7 +376,9 @@ class MIQP(Problem):
         self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Bounds with every integer fixed near x, or None if that failed."""
-        return self._propagator.fix(x, lb, ub)
+        fixed = self._propagator.fix(x, lb, ub)
+        # The rows are not all that a subclass knows.
+        return fixed if fixed is not None and self.propagate(*fixed) else None
 
     def snap(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> np.ndarray:
         """Round what must be whole and clip to the bounds."""
@@ -397,7 +408,7 @@ class MIQP(Problem):
 
     def _candidates(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> list[Candidate]:
         """Fractional integers, most fractional first; if there are none, any that is not fixed."""
-        open_ = np.flatnonzero(self.is_integer & (lb < ub))
+        open_ = np.flatnonzero(self.is_integer & (lb < ub) & (np.abs(x) < _WHOLE))
         part = x[open_] - np.floor(x[open_])
         part = np.clip(part, 0.0, 1.0)
         fraction = np.minimum(part, 1.0 - part)

@@ -72,7 +72,7 @@ class SupportQP(MIQP):
                              f"got {k!r}")
         low = validation.vector("lb", lb, n, -np.inf, infinite=True)
         high = validation.vector("ub", ub, n, np.inf, infinite=True)
-        validation.ordered("lb", low, "ub", high)
+        validation.interval("lb", low, "ub", high)
         rows = validation.matrix("A", A, (None, n))
         below = validation.vector("l", l, rows.shape[0], -np.inf, infinite=True)
         above = validation.vector("u", u, rows.shape[0], np.inf, infinite=True)

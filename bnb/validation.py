@@ -94,13 +94,21 @@ def index_set(name: str, value: Iterable[int] | np.ndarray | None, n: int) -> np
     return array
 
 
-def ordered(low_name: str, low: np.ndarray, high_name: str, high: np.ndarray) -> None:
-    """low <= high, and neither infinite on the wrong side."""
+INFINITE = 1e20
+"""Bounds of this size or more mean that there is none, as everywhere with such problems."""
+
+
+def interval(low_name: str, low: np.ndarray, high_name: str, high: np.ndarray) -> None:
+    """low <= high, and neither infinite on the wrong side; `INFINITE` becomes infinite in place."""
+    low[low <= -INFINITE] = -np.inf
+    high[high >= INFINITE] = np.inf
     wrong = low > high
     if wrong.any():
         j = int(np.argmax(wrong))
         raise ValueError(
             f"{low_name}[{j}] = {low[j]:g} is above {high_name}[{j}] = {high[j]:g}"
         )
-    if np.isposinf(low).any() or np.isneginf(high).any():
-        raise ValueError(f"{low_name} must be < inf and {high_name} > -inf")
+    if (low >= INFINITE).any() or (high <= -INFINITE).any():
+        raise ValueError(
+            f"{low_name} must be < inf and {high_name} > -inf; {INFINITE:g} counts as infinite"
+        )

@@ -109,7 +109,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
     >>> import csvm
     >>> X, y = csvm.datasets.load("wisconsin")
     >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
-    >>> model = csvm.CSVM(constraints=["tpr>=0.85"], random_state=0).fit(X, y)
+    >>> model = csvm.CSVM(C=10, constraints=["tpr>=0.85"], random_state=0).fit(X, y)
     >>> model.result_.optimal
     True
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,6 +104,11 @@ class CSVMProblem(Problem):
     node_solver : {"auto", "smo", "osqp"}
         See `relaxations.node_solvers`.
     """
+
+    scratch = frozenset({"node_solver", "solver", "game", "_split", "_swapped"})
+
+    def __str__(self) -> str:
+        return f"CSVM, {self.first} training points, {self.m} anchors, {len(self.budgets)} rates"
 
     def __init__(
         self,
@@ -309,13 +313,6 @@ class CSVMProblem(Problem):
             np.array(data["status"], np.int8), data["b_l"], data["b_u"], np.array(data["t"]), u,
             np.diag(kept * (1 - kept)), min(data["age"], 1),
         )
-
-    def fingerprint(self) -> str:
-        """Sizes and a digest of the data."""
-        digest = hashlib.sha256()
-        for part in (self.K, self.p, self.cost, self.weights, self.budgets):
-            digest.update(np.ascontiguousarray(part).tobytes())
-        return f"csvm n={self.n} anchors={self.m} {digest.hexdigest()[:16]}"
 
     # -- parts of an evaluation ---------------------------------------------------------------
 

@@ -37,10 +37,13 @@ class ReducedSolver:
             return Solution(x, y, np.inf, nothing, np.inf, 0)
         iterations = 0
         if free.size:
-            point, y, factor, iterations = self._interior_point(free, x, lb, ub)
-            if self._certifier.infeasible(y, lb, ub):
-                return Solution(x, y, np.inf, nothing, np.inf, iterations)
-            y /= factor
+            for far in (False, True):
+                point, y, solved, steps = self._interior_point(free, x, lb, ub, far)
+                iterations += steps
+                if self._certifier.infeasible(y, lb, ub):
+                    return Solution(x, y, np.inf, nothing, np.inf, iterations)
+                if solved:
+                    break
             if not np.all(np.isfinite(point)) or not np.all(np.isfinite(y)):
                 x, y = np.clip(x, lb, ub), np.zeros(len(y))
                 return Solution(x, y, -np.inf, nothing, np.inf, iterations)
@@ -50,23 +53,29 @@ class ReducedSolver:
         return Solution(x, y, bound, reduced, objective, iterations)
 
     def _interior_point(
-        self, free: np.ndarray, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, float, int]:
-        """Values of the free variables, multipliers of the scaled problem, its scale, steps."""
+        self, free: np.ndarray, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, far: bool
+    ) -> tuple[np.ndarray, np.ndarray, bool, int]:
+        """Values of the free variables, row multipliers, whether it worked, and steps.
+
+        With `far` lengths are measured in units of the largest bound: the solver takes problems
+        with very large numbers for infeasible.
+        """
         qp = self._qp
-        slope = self._hessian @ x + qp.q
-        block = sp.triu(self._hessian[free][:, free], format="csc")
-        size = max(np.abs(slope[free]).max(), 0.1 * np.abs(block.data).max(initial=0.0))
-        factor = 1.0 / size if size > 0.0 else 1.0
         rows, sign, G, h, equal = self._cone_rows(free, x, lb, ub)
+        unit = max(1.0, np.abs(h).max(initial=0.0)) if far else 1.0
+        slope = unit * (self._hessian @ x + qp.q)[free]
+        block = unit**2 * sp.triu(self._hessian[free][:, free], format="csc")
+        size = max(np.abs(slope).max(), 0.1 * np.abs(block.data).max(initial=0.0))
+        factor = 1.0 / size if size > 0.0 else 1.0
         cones = [clarabel.ZeroConeT(equal), clarabel.NonnegativeConeT(len(h) - equal)]
         raw = clarabel.DefaultSolver(
-            factor * block, factor * slope[free], G, h, cones, self._settings
+            factor * block, factor * slope, G, h / unit, cones, self._settings
         ).solve()
         y = np.zeros(len(qp.l))
         kept = rows >= 0
         np.add.at(y, rows[kept], (sign * np.asarray(raw.z))[kept])
-        return np.asarray(raw.x), y, factor, int(raw.iterations)
+        solved = raw.status in (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved)
+        return unit * np.asarray(raw.x), y / (factor * unit), solved, int(raw.iterations)
 
     def _misses_rows(self, x: np.ndarray, free: np.ndarray) -> bool:
         """Whether a row without free variables is broken by more than any tolerance."""
