@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from relaxations import QP, OSQPWorkspace, Pairs, PerspectiveWorkspace, ReducedSolver, Solution
+from relaxations import (
+    QP,
+    OSQPWorkspace,
+    OutOfTimeError,
+    Pairs,
+    Patience,
+    PerspectiveWorkspace,
+    ReducedSolver,
+    Solution,
+    workspace_for,
+)
 
 from . import heuristics, validation
 from .engine import solve
@@ -113,7 +123,7 @@ class MIQP(Problem):
         self._plain_qp: QP | None = None
         self._strong_qp: QP | None = None
         self._scale = np.ones(n)
-        self._plain: OSQPWorkspace | None = None
+        self._plain: OSQPWorkspace | PerspectiveWorkspace | None = None
         self._reduced: ReducedSolver | None = None
         self._strong: OSQPWorkspace | PerspectiveWorkspace | None = None
         self._seconds = 0.0
@@ -158,14 +168,14 @@ class MIQP(Problem):
         # Nothing is left from an earlier search, so that runs repeat.
         self._plain = self._reduced = self._strong = self._strong_qp = None
         self.evaluations = 0
-        if not self._presolve():
+        if not self._presolve(goal.patience):
             return Evaluation(np.inf)
         assert self._box is not None and self._plain_qp is not None
-        if self._recession():
+        if self._recession(goal.patience):
             return self._unbounded_or_infeasible(goal)
         begin = time.perf_counter()
         first = self.plain.solve(
-            self._box.lb, self._box.ub, slack=self._slack(goal, np.inf), deadline=goal.deadline
+            self._box.lb, self._box.ub, slack=self._slack(goal, np.inf), patience=goal.patience
         )
         self._seconds += time.perf_counter() - begin
         if first.bound == np.inf:
@@ -176,7 +186,7 @@ class MIQP(Problem):
         bound = self._strengthen(first, finder, solutions, goal)
         return Evaluation(bound, solutions, seconds=self._seconds)
 
-    def _presolve(self) -> bool:
+    def _presolve(self, patience: Patience) -> bool:
         """Tighten bounds and coefficients and find switches; False if proven infeasible."""
         lb, ub = self.lb.copy(), self.ub.copy()
         lb[self.is_integer] = np.ceil(lb[self.is_integer] - _INTEGRAL)
@@ -184,12 +194,12 @@ class MIQP(Problem):
         if np.any(lb > ub):
             return False
         self._propagator = Propagator(self.A, self.l, self.u, self.is_integer)
-        if not self.propagate(lb, ub, rounds=50):
+        if not patience.run(lambda: self.propagate(lb, ub, rounds=50), 50.0 * self.A.nnz):
             return False
         self._box = Box(lb, ub)
         switchable = self.is_integer & (lb >= 0) & (ub <= 1)
         A, u = tighten_coefficients(self.A, self.l, self.u, lb, ub, switchable)
-        square = free_curvature(self.P, (lb < -_WIDE) | (ub > _WIDE))
+        square = free_curvature(self.P, (lb < -_WIDE) | (ub > _WIDE), patience)
         self._plain_qp = QP(
             self.P - sp.diags(2.0 * square), self.q, A, self.l, u, square, constant=self.constant
         )
@@ -210,33 +220,42 @@ class MIQP(Problem):
         if bound >= self._cutoff(finder, goal):
             return bound
         solutions += finder.anneal(goal)
-        for qp, scale, point in builder.proposals(first.x, goal):
-            self._seconds += builder.take_seconds()
-            if qp is not None:
-                workspace = self._workspace(qp, scale)
-                begin = time.perf_counter()
-                found = workspace.solve(
-                    self._box.lb, self._box.ub, cutoff=self._cutoff(finder, goal),
-                    slack=self._slack(goal, finder.best), warm=_fitting(self._box.warm, qp),
-                    deadline=goal.deadline,
-                )
-                self._seconds += time.perf_counter() - begin
-                if found.bound > bound:
-                    bound = found.bound
-                    self._strong, self._strong_qp, self._scale = workspace, qp, scale
-                    self._box.warm = (found.x, found.y)
-                solutions += finder.round(found.x)
-            if point is not None:
-                solutions += finder.round(point)
-            builder.tell(bound, self._cutoff(finder, goal))
-            if bound >= self._cutoff(finder, goal) or goal.expired():
-                break
+        try:
+            for qp, scale, point in builder.proposals(first.x, goal):
+                self._seconds += builder.take_seconds()
+                if qp is not None:
+                    bound = self._try_relaxation(qp, scale, bound, finder, solutions, goal)
+                if point is not None:
+                    solutions += finder.round(point, goal)
+                builder.tell(bound, self._cutoff(finder, goal))
+                if bound >= self._cutoff(finder, goal) or goal.expired():
+                    break
+        except OutOfTimeError:  # the relaxation there is has to do
+            return bound
         if bound < self._cutoff(finder, goal):
             solutions += finder.swap(goal)
         return bound
 
-    def _workspace(self, qp: QP, scale: np.ndarray) -> OSQPWorkspace | PerspectiveWorkspace:
-        return PerspectiveWorkspace(qp, scale) if len(qp.pairs) else OSQPWorkspace(qp)
+    def _try_relaxation(
+        self, qp: QP, scale: np.ndarray, bound: float, finder: heuristics.Finder,
+        solutions: list[tuple[str, np.ndarray]], goal: Goal,
+    ) -> float:
+        """Solve the root with another relaxation and keep it if it is better: the best bound."""
+        assert self._box is not None
+        workspace = workspace_for(qp, scale)
+        begin = time.perf_counter()
+        found = workspace.solve(
+            self._box.lb, self._box.ub, cutoff=self._cutoff(finder, goal),
+            slack=self._slack(goal, finder.best), warm=_fitting(self._box.warm, qp),
+            patience=goal.patience,
+        )
+        self._seconds += time.perf_counter() - begin
+        if found.bound > bound:
+            bound = found.bound
+            self._strong, self._strong_qp, self._scale = workspace, qp, scale
+            self._box.warm = (found.x, found.y)
+        solutions += finder.round(found.x, goal)
+        return bound
 
     def _cutoff(self, finder: heuristics.Finder, goal: Goal) -> float:
         return goal.tolerance.cutoff(min(finder.best, goal.objective))
@@ -246,12 +265,15 @@ class MIQP(Problem):
         known = min(objective, goal.objective)
         return 0.1 * goal.tolerance.slack(known) if np.isfinite(known) else 1e-6
 
-    def _recession(self) -> bool:
+    def _recession(self, patience: Patience) -> bool:
         """Whether the continuous relaxation falls without end along some feasible direction."""
         box = self.root()
         if np.all(np.isfinite(box.lb) & np.isfinite(box.ub)):
             return False
-        return falls_forever(self.P, self.q, self.A, self.l, self.u, box.lb, box.ub)
+        endless = np.flatnonzero(np.isinf(box.lb) | np.isinf(box.ub))
+        if validation.eigenvalues_exceed(self.P, endless, 1e-8 * float(abs(self.P).max())):
+            return False  # every direction of theirs is curved
+        return falls_forever(self.P, self.q, self.A, self.l, self.u, box.lb, box.ub, patience)
 
     def _unbounded_or_infeasible(self, goal: Goal) -> Evaluation:
         """With a direction to fall along for ever, all depends on whether there is any point."""
@@ -288,7 +310,7 @@ class MIQP(Problem):
         candidates = self._candidates(found.x, lb, ub)
         if not goal.probe:
             finder = heuristics.Finder(self, goal.objective, goal.incumbent)
-            solutions = finder.at_node(found.x, lb, ub)
+            solutions = finder.at_node(found.x, lb, ub, goal)
         data = Box(lb, ub, (found.x, found.y))
         return Evaluation(
             found.bound, solutions, candidates, data, seconds=self._seconds, removed=removed
@@ -310,7 +332,7 @@ class MIQP(Problem):
         if not self.propagate(lb, ub):
             found.bound = np.inf
         elif self._is_leaf(lb, ub):
-            leaf = self.complete(lb, ub)
+            leaf = self.complete(lb, ub, goal.patience)
             leaf.bound = max(leaf.bound, found.bound)
             found = leaf
         return found, goal.cutoff
@@ -320,7 +342,7 @@ class MIQP(Problem):
     ) -> Solution:
         """The strong relaxation; at a leaf the plain one, which is exact there."""
         if self._is_leaf(lb, ub):
-            return self.complete(lb, ub)
+            return self.complete(lb, ub, goal.patience)
         begin = time.perf_counter()
         relaxation, qp = (
             (self._strong, self._strong_qp) if self._strong is not None
@@ -329,33 +351,35 @@ class MIQP(Problem):
         assert relaxation is not None and qp is not None
         found = relaxation.solve(
             lb, ub, cutoff=goal.cutoff, slack=self._slack(goal, np.inf), warm=_fitting(warm, qp),
-            deadline=goal.deadline,
+            patience=goal.patience,
         )
         self._seconds += time.perf_counter() - begin
         return found
 
     @property
-    def plain(self) -> OSQPWorkspace:
+    def plain(self) -> OSQPWorkspace | PerspectiveWorkspace:
         """The relaxation as it was given, made when first needed."""
         if self._plain is None:
             assert self._plain_qp is not None
-            self._plain = OSQPWorkspace(self._plain_qp)
+            self._plain = workspace_for(self._plain_qp, np.ones(self._plain_qp.n))
         return self._plain
 
-    def relax_plainly(self, lb: np.ndarray, ub: np.ndarray, cutoff: float) -> Solution:
+    def relax_plainly(
+        self, lb: np.ndarray, ub: np.ndarray, cutoff: float, patience: Patience
+    ) -> Solution:
         """The relaxation as it was given, for heuristics."""
         begin = time.perf_counter()
-        found = self.plain.solve(lb, ub, cutoff=cutoff, slack=1e-3 * abs(cutoff))
+        found = self.plain.solve(lb, ub, cutoff=cutoff, slack=1e-3 * abs(cutoff), patience=patience)
         self._seconds += time.perf_counter() - begin
         return found
 
-    def complete(self, lb: np.ndarray, ub: np.ndarray) -> Solution:
+    def complete(self, lb: np.ndarray, ub: np.ndarray, patience: Patience) -> Solution:
         """Best values of the continuous variables for fixed integers, accurately."""
         begin = time.perf_counter()
         if self._reduced is None:
             assert self._plain_qp is not None
             self._reduced = ReducedSolver(self._plain_qp)
-        found = self._reduced.solve(lb, ub)
+        found = self._reduced.solve(lb, ub, patience)
         self._seconds += time.perf_counter() - begin
         return found
 
@@ -364,10 +388,10 @@ class MIQP(Problem):
         return self._propagator.tighten(lb, ub, rounds)
 
     def fix_and_propagate(
-        self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
+        self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, patience: Patience
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Bounds with every integer fixed near x, or None if that failed."""
-        return self._propagator.fix(x, lb, ub)
+        return self._propagator.fix(x, lb, ub, patience)
 
     def snap(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> np.ndarray:
         """Round what must be whole and clip to the bounds."""
@@ -423,7 +447,7 @@ class MIQP(Problem):
         other = copy.copy(self)
         other._plain = other._reduced = None
         if self._strong_qp is not None:
-            other._strong = self._workspace(self._strong_qp, self._scale)
+            other._strong = workspace_for(self._strong_qp, self._scale)
         return other
 
     def encode(self, state: Box) -> dict[str, Any]:

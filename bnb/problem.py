@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from relaxations import Patience
 
 from .result import Tolerance
 
@@ -97,9 +98,14 @@ class Goal:
     interrupted: Callable[[], bool] = lambda: False
     tolerance: Tolerance = field(default_factory=Tolerance)
 
+    @property
+    def patience(self) -> Patience:
+        """The deadline and the interruption, for `relaxations`."""
+        return Patience(self.deadline, self.interrupted)
+
     def expired(self) -> bool:
         """Whether long work inside an evaluation should wind up with what it has."""
-        return self.interrupted() or time.monotonic() >= self.deadline
+        return self.patience.expired()
 
 
 class UnboundedError(Exception):
