@@ -305,11 +305,9 @@ class _Search:
 
     def _begin(self) -> None:
         if self.options.start is not None:
-            self._offer("S", self.problem.accept(np.asarray(self.options.start, dtype=float)))
-            if self.x is None:
-                raise ValueError("start is not a feasible solution of the problem")
+            self._offer_start()
         path = self.options.checkpoint
-        saved: dict[str, Any] | None = None
+        saved: checkpoints.Saved | None = None
         if self.options.resume and path is not None and Path(path).exists():
             saved = checkpoints.read(Path(path), self.problem.fingerprint())
         prepared = self._prepare()
@@ -319,6 +317,15 @@ class _Search:
             self.root_bound = prepared
             self.queue.push(Node(self.problem.root(), prepared))
         self.begun = True
+
+    def _offer_start(self) -> None:
+        try:
+            x = self.problem.accept(np.asarray(self.options.start, dtype=float))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"start: {error}") from None
+        self._offer("S", x)
+        if self.x is None:
+            raise ValueError("start is not a feasible solution of the problem")
 
     def _prepare(self) -> float:
         """Let the problem presolve; returns its bound on the whole problem."""
@@ -603,27 +610,37 @@ class _Search:
                 for n in open_nodes
             ],
         }
-        checkpoints.write_atomically(Path(str(self.options.checkpoint)), data)
         self.saved = time.monotonic()
-
-    def _restore(self, data: dict[str, Any]) -> None:
         try:
-            self._take_over(data)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"resume: the checkpoint is incomplete ({error!r})") from error
-
-    def _take_over(self, data: dict[str, Any]) -> None:
-        self.nodes, self.pruned = data["nodes"], data["pruned"]
-        self.probes, self.created = data["probes"], data["created"]
-        self.explored, self.settled = data["explored"], float(data["settled"])
-        self.root_bound = float(data["root_bound"])
-        self.seconds_before = data["seconds"]
-        self.relaxation_seconds = data["relaxation_seconds"]
-        if isinstance(self.rule, PseudoCost):
-            self.rule.restore(data["pseudocosts"])
-        for state, bound, depth, number, parent, weight in data["open"]:
-            self.queue.push(
-                Node(self.problem.decode(state), float(bound), depth, number, parent, weight)
+            checkpoints.write_atomically(Path(str(self.options.checkpoint)), data)
+        except OSError as error:  # no reason to lose the search itself
+            warnings.warn(
+                f"the checkpoint {self.options.checkpoint} could not be written: {error}",
+                checkpoints.CheckpointWarning, stacklevel=2,
             )
-        if data["x"] is not None:
-            self._offer("S", np.asarray(data["x"], dtype=float))
+
+    def _restore(self, saved: checkpoints.Saved) -> None:
+        self.nodes, self.pruned = saved.count("nodes"), saved.count("pruned")
+        self.probes, self.created = saved.count("probes"), saved.count("created")
+        self.explored, self.settled = saved.seconds("explored"), saved.number("settled")
+        self.root_bound = saved.number("root_bound")
+        self.seconds_before = saved.seconds("seconds")
+        self.relaxation_seconds += saved.seconds("relaxation_seconds")
+        if isinstance(self.rule, PseudoCost):
+            self.rule.restore(saved.pseudocosts())
+        for node in saved.open_nodes(self.problem.decode):
+            self.queue.push(node)
+        x = saved.solution()
+        if x is not None:
+            self._restore_incumbent(x, saved)
+
+    def _restore_incumbent(self, x: np.ndarray, saved: checkpoints.Saved) -> None:
+        try:
+            objective, violation = self.problem.check(x)
+        except (ValueError, IndexError) as error:
+            raise saved.damaged(f"its solution x: {error}") from None
+        if not violation <= self.options.feasibility:
+            raise saved.damaged(f"its solution x breaks the constraints by {violation:g}")
+        if self.tolerance.crossed(objective, min(self.settled, self.queue.lowest_bound())):
+            raise saved.damaged("its bounds lie above the objective of its solution x")
+        self._offer("S", x)

@@ -160,6 +160,12 @@ class MIQP(Problem):
             f"{self.A.shape[0]} rows, data {digest.hexdigest()[:12]}"
         )
 
+    def accept(self, x: np.ndarray) -> np.ndarray:
+        """A solution as it is, if its shape is right."""
+        if np.shape(x) != self.q.shape:
+            raise ValueError(f"a solution must have shape {self.q.shape}, got {np.shape(x)}")
+        return x
+
     # -- presolve ---------------------------------------------------------------------------
 
     def prepare(self, goal: Goal) -> Evaluation:
@@ -463,7 +469,14 @@ class MIQP(Problem):
         lb, ub = self.lb.copy(), self.ub.copy()
         for name, array in (("lb", lb), ("ub", ub)):
             positions, values = data[name]
-            array[np.array(positions, dtype=int)] = values
+            places = validation.index_set(f"{name} of the node", positions, len(array))
+            if len(places) != len(positions):
+                raise ValueError(f"{name} of the node names a position twice")
+            array[positions] = validation.vector(f"{name} of the node", values, len(places))
+        slack = 1e-6 * (1.0 + np.abs(np.where(np.isfinite(self.lb), self.lb, 0.0)))
+        room = 1e-6 * (1.0 + np.abs(np.where(np.isfinite(self.ub), self.ub, 0.0)))
+        if np.any(lb < self.lb - slack) or np.any(ub > self.ub + room) or np.any(lb > ub):
+            raise ValueError("bounds of the node are not within those of the problem")
         return Box(lb, ub)
 
 

@@ -283,6 +283,12 @@ class CSVMProblem(Problem):
                 violation = max(violation, float(short[order[np.argmax(over)]]))
         return float(0.5 * x[:n] @ half + self.cost @ slack), violation
 
+    def accept(self, x: np.ndarray) -> np.ndarray:
+        """A solution (t, beta) as it is, if its shape is right."""
+        if np.shape(x) != (self.n + 1,):
+            raise ValueError(f"a solution must have shape ({self.n + 1},), got {np.shape(x)}")
+        return x
+
     def worker(self) -> CSVMProblem:
         """The same data with a work space of its own."""
         other = copy.copy(self)
@@ -298,11 +304,20 @@ class CSVMProblem(Problem):
 
     def decode(self, data: Any) -> Node:
         """The state back from `encode`."""
-        u = np.array(data["u"])
+        b_l, b_u = float(data["b_l"]), float(data["b_u"])
+        status, t, u = (np.array(data[name], dtype=float) for name in ("status", "t", "u"))
+        for name, part, size, low, high in (
+            ("status", status, self.m, -1, 1), ("t", t, self.n + 2, -1e300, 1e300),
+            ("u", u, self.m, 0, 1),
+        ):
+            if part.shape != (size,) or not np.all((part >= low) & (part <= high)):
+                raise ValueError(f"{name} must hold {size} numbers from {low:g} to {high:g}")
+        if not b_l <= b_u or np.any(status % 1 != 0) or not data["age"] >= 0:
+            raise ValueError("its interval, status or age cannot be")
         kept = u[u > 0.0]
         return Node(
-            np.array(data["status"], np.int8), data["b_l"], data["b_u"], np.array(data["t"]), u,
-            np.diag(kept * (1 - kept)), min(data["age"], 1),
+            status.astype(np.int8), b_l, b_u, t, u, np.diag(kept * (1 - kept)),
+            min(int(data["age"]), 1),
         )
 
     def fingerprint(self) -> str:
