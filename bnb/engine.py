@@ -201,7 +201,8 @@ def _watched_interrupts(threads: int) -> Iterator[None]:
     OSQP installs a signal handler of its own while it solves; two solves at once can leave it
     behind. A thread that waits for the signal does not depend on handlers.
     """
-    if threads == 1 or not hasattr(signal, "sigtimedwait"):  # not everywhere
+    known = hasattr(signal, "sigtimedwait") and hasattr(signal, "pthread_sigmask")
+    if threads == 1 or not known:  # not on every system
         yield
         return
     over = threading.Event()
