@@ -257,7 +257,8 @@ class _Search:
 
     def run(self) -> Result:
         """Search until the gap is closed or a limit is met, and report."""
-        self.log.start(f"Branch and bound: {self.problem.fingerprint()}")
+        if self.options.verbose:  # a fingerprint of large data takes time
+            self.log.start(f"Branch and bound: {self.problem.fingerprint()}")
         with self._graceful_interrupt():
             try:
                 self._begin()

@@ -128,7 +128,11 @@ class Problem(ABC):
 
     @abstractmethod
     def evaluate(self, state: State, goal: Goal) -> Evaluation:
-        """Bound a node, look for solutions, and say how it could be split."""
+        """Bound a node, look for solutions, and say how it could be split.
+
+        Long work should look at `goal.expired()` and wind up, or raise `bnb.OutOfTimeError`: the
+        node then stays open and the search ends.
+        """
 
     @abstractmethod
     def branch(self, state: State, evaluation: Evaluation, candidate: Candidate) -> list[State]:

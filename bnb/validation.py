@@ -53,10 +53,11 @@ def convex_matrix(name: str, value: Any, n: int) -> sp.csr_matrix:
     """A symmetric positive semidefinite matrix."""
     array = matrix(name, value, (n, n))
     size = np.abs(array.data).max(initial=0.0)
-    skew = abs(array - array.T)
-    if skew.nnz and skew.data.max() > 1e-9 * max(size, 1e-300):
+    skew = array - array.T
+    if np.abs(skew.data).max(initial=0.0) > 1e-9 * max(size, 1e-300):
         raise ValueError(f"{name} must be symmetric")
-    array = sp.csr_matrix(0.5 * (array + array.T))
+    if skew.count_nonzero():
+        array = sp.csr_matrix(0.5 * (array + array.T))
     used = np.flatnonzero(np.diff(array.indptr))
     if used.size:
         floor = -1e-13 * size * len(used)  # rounding, no more

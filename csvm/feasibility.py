@@ -110,7 +110,9 @@ class Feasibility:
             return True
         size = float(np.abs(self.K).max())
         try:
-            shifted = self.K - 1e-8 * size * np.eye(len(self.K))
+            self._patience.check()
+            shifted = self.K.copy()
+            shifted[np.diag_indices_from(shifted)] -= 1e-8 * size
             self._patience.run(lambda: np.linalg.cholesky(shifted), len(self.K) ** 3 / 3)
         except np.linalg.LinAlgError:
             return self._common_point(np.arange(len(self.y))) is None

@@ -17,12 +17,11 @@ from test_engine import Blind, Toy, hard_miqp
 
 import bnb
 import csvm
-from bnb import Reason, Status
+from bnb import CheckpointWarning, OutOfTimeError, Reason, Status
 from bnb.__main__ import main
-from bnb.checkpoint import CheckpointWarning
 from bnb.memory import resident_mib
 from csvm.problem import CSVMProblem
-from relaxations.patience import OutOfTimeError, Patience
+from relaxations.patience import Patience
 
 SLACK = 1.5
 """Seconds over a limit that a loaded machine is forgiven; the cases below took 5 or more."""
@@ -38,7 +37,7 @@ def definite(n, seed=0):
 
 def support(n):
     """Without bounds, so that curvature has to be found for the certificate."""
-    return bnb.SupportQP(definite(n), np.random.default_rng(1).normal(size=n), 20)
+    return bnb.SupportQP(definite(n), np.random.default_rng(1).normal(size=n), n // 12)
 
 
 def many_rows(n, m):
@@ -125,7 +124,10 @@ def test_interrupts_are_answered(name):
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
     begin = time.monotonic()
-    assert process.stdout.readline() == "INTERRUPT\n"
+    lines = [process.stdout.readline()]
+    if lines[0] == "Solver interrupted\n":  # OSQP's own words
+        lines.append(process.stdout.readline())
+    assert lines[-1] == "INTERRUPT\n"
     assert time.monotonic() - begin < 1.0 + SLACK
     process.wait()
 
