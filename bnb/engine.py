@@ -11,23 +11,25 @@ import _thread
 import functools
 import math
 import queue as thread_queue
-import resource
 import signal
-import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from relaxations import OutOfTimeError
+
 from . import checkpoint as checkpoints
+from . import memory
 from .branching import PseudoCost, UserRule, make_rule
 from .log import SearchLog
 from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
@@ -86,17 +88,38 @@ class Options:
             value = _number(name, getattr(self, name))
             if not value > 0:
                 raise ValueError(f"{name} must be > 0, got {value!r}")
-        limit = self.node_limit
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise ValueError(f"node_limit must be an integer >= 1 or None, got {limit!r}")
-        if not isinstance(self.threads, int) or self.threads < 1:
-            raise ValueError(f"threads must be an integer >= 1, got {self.threads!r}")
+        for name, least in (("threads", 1), ("seed", 0), ("node_limit", 1)):
+            value = getattr(self, name)
+            if name == "node_limit" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+        if isinstance(self.verbose, str) or self.verbose not in (0, 1, 2):
+            raise ValueError(f"verbose must be 0, 1 or 2, got {self.verbose!r}")
         if self.selection not in SELECTIONS:
             raise ValueError(f"selection must be one of {SELECTIONS}, got {self.selection!r}")
-        if self.checkpoint is not None and not Path(self.checkpoint).absolute().parent.is_dir():
-            raise ValueError(f"checkpoint: there is no directory {Path(self.checkpoint).parent}")
-        if self.resume and self.checkpoint is None:
-            raise ValueError("resume=True needs checkpoint=PATH, the file to resume from")
+        for name in ("on_node", "on_incumbent"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise ValueError(f"{name} must be callable, got {getattr(self, name)!r}")
+        if self.log_stream is not None and not callable(getattr(self.log_stream, "write", None)):
+            raise ValueError(f"log_stream must be a text file to write to, got {self.log_stream!r}")
+        if self.memory_limit < math.inf and memory.resident_mib() is None:
+            raise ValueError("memory_limit: this system does not say how much memory is in use")
+        self._check_files()
+
+    def _check_files(self) -> None:
+        if self.checkpoint is None:
+            if self.resume:
+                raise ValueError("resume=True needs checkpoint=PATH, the file to resume from")
+            return
+        try:
+            path = Path(self.checkpoint)
+        except TypeError:
+            raise ValueError(f"checkpoint must be a path, got {self.checkpoint!r}") from None
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"checkpoint: there is no directory {path.parent}")
+        if path.is_dir():
+            raise ValueError(f"checkpoint: {path} is a directory, it must be a file")
 
 
 @functools.cache
@@ -125,7 +148,7 @@ def solve(problem: Problem, **options: Any) -> Result:
     node_limit : int, optional
         Nodes to evaluate at most.
     memory_limit : float
-        Resident memory of the process, in MiB.
+        Memory that the process may have resident at a time, in MiB.
     selection : {"best", "depth", "hybrid"}
         Node selection; "hybrid" dives until there is an incumbent.
     branching : {"pseudocost", "fractional", "first"} or callable
@@ -156,6 +179,11 @@ def solve(problem: Problem, **options: Any) -> Result:
     -------
     Result
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(
+            "problem must be a bnb.Problem, such as bnb.MIQP, bnb.SupportQP or bnb.IndicatorQP, "
+            f"got {type(problem).__name__}"
+        )
     try:
         checked = Options(**options)
     except TypeError as error:
@@ -173,7 +201,8 @@ def _watched_interrupts(threads: int) -> Iterator[None]:
     OSQP installs a signal handler of its own while it solves; two solves at once can leave it
     behind. A thread that waits for the signal does not depend on handlers.
     """
-    if threads == 1 or not hasattr(signal, "sigtimedwait"):
+    known = hasattr(signal, "sigtimedwait") and hasattr(signal, "pthread_sigmask")
+    if threads == 1 or not known:  # not on every system
         yield
         return
     over = threading.Event()
@@ -192,12 +221,6 @@ def _watched_interrupts(threads: int) -> Iterator[None]:
         over.set()
         watcher.join()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _resident_mib() -> float:
-    """Peak resident memory, the same unit on every system."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024**2 if sys.platform == "darwin" else 1024)
 
 
 class _Search:
@@ -250,6 +273,8 @@ class _Search:
                 self.interrupted = True
             except UnboundedError:
                 self.unbounded = True
+            except OutOfTimeError:  # from the midst of a node, which stays open
+                self.reason = Reason.TIME
         if self.interrupted:
             self.reason = Reason.INTERRUPT
         result = self._result()
@@ -283,11 +308,9 @@ class _Search:
 
     def _begin(self) -> None:
         if self.options.start is not None:
-            self._offer("S", self.problem.accept(np.asarray(self.options.start, dtype=float)))
-            if self.x is None:
-                raise ValueError("start is not a feasible solution of the problem")
+            self._offer_start()
         path = self.options.checkpoint
-        saved = None
+        saved: checkpoints.Saved | None = None
         if self.options.resume and path is not None and Path(path).exists():
             saved = checkpoints.read(Path(path), self.fingerprint)
         prepared = self._prepare()
@@ -297,6 +320,15 @@ class _Search:
             self.root_bound = prepared
             self.queue.push(Node(self.problem.root(), prepared))
         self.begun = True
+
+    def _offer_start(self) -> None:
+        try:
+            x = self.problem.accept(np.asarray(self.options.start, dtype=float))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"start: {error}") from None
+        self._offer("S", x)
+        if self.x is None:
+            raise ValueError("start is not a feasible solution of the problem")
 
     def _prepare(self) -> float:
         """Let the problem presolve; returns its bound on the whole problem."""
@@ -421,6 +453,8 @@ class _Search:
         children = self._children(node, evaluation, candidate)
         goal = self._goal(probe=True)
         for child in children:
+            if goal.expired():
+                raise OutOfTimeError
             found = self._evaluate(self.problem, child, goal)
             self.probes += 1
             self.relaxation_seconds += found.seconds or 0.0
@@ -486,9 +520,13 @@ class _Search:
             self.reason = Reason.TIME
         elif options.node_limit is not None and self.nodes >= options.node_limit:
             self.reason = Reason.NODES
-        elif options.memory_limit < math.inf and _resident_mib() >= options.memory_limit:
+        elif self._memory_is_full():
             self.reason = Reason.MEMORY
         return self.reason is not None
+
+    def _memory_is_full(self) -> bool:
+        limit = self.options.memory_limit
+        return limit < math.inf and (memory.resident_mib() or 0.0) >= limit
 
     def _seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.started
@@ -574,27 +612,37 @@ class _Search:
                 for n in open_nodes
             ],
         }
-        checkpoints.write_atomically(Path(str(self.options.checkpoint)), data)
         self.saved = time.monotonic()
-
-    def _restore(self, data: dict[str, Any]) -> None:
         try:
-            self._take_over(data)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"resume: the checkpoint is incomplete ({error!r})") from error
-
-    def _take_over(self, data: dict[str, Any]) -> None:
-        self.nodes, self.pruned = data["nodes"], data["pruned"]
-        self.probes, self.created = data["probes"], data["created"]
-        self.explored, self.settled = data["explored"], float(data["settled"])
-        self.root_bound = float(data["root_bound"])
-        self.seconds_before = data["seconds"]
-        self.relaxation_seconds = data["relaxation_seconds"]
-        if isinstance(self.rule, PseudoCost):
-            self.rule.restore(data["pseudocosts"])
-        for state, bound, depth, number, parent, weight in data["open"]:
-            self.queue.push(
-                Node(self.problem.decode(state), float(bound), depth, number, parent, weight)
+            checkpoints.write_atomically(Path(str(self.options.checkpoint)), data)
+        except OSError as error:  # no reason to lose the search itself
+            warnings.warn(
+                f"the checkpoint {self.options.checkpoint} could not be written: {error}",
+                checkpoints.CheckpointWarning, stacklevel=2,
             )
-        if data["x"] is not None:
-            self._offer("S", np.asarray(data["x"], dtype=float))
+
+    def _restore(self, saved: checkpoints.Saved) -> None:
+        self.nodes, self.pruned = saved.count("nodes"), saved.count("pruned")
+        self.probes, self.created = saved.count("probes"), saved.count("created")
+        self.explored, self.settled = saved.seconds("explored"), saved.number("settled")
+        self.root_bound = saved.number("root_bound")
+        self.seconds_before = saved.seconds("seconds")
+        self.relaxation_seconds += saved.seconds("relaxation_seconds")
+        if isinstance(self.rule, PseudoCost):
+            self.rule.restore(saved.pseudocosts())
+        for node in saved.open_nodes(self.problem.decode):
+            self.queue.push(node)
+        x = saved.solution()
+        if x is not None:
+            self._restore_incumbent(x, saved)
+
+    def _restore_incumbent(self, x: np.ndarray, saved: checkpoints.Saved) -> None:
+        try:
+            objective, violation = self.problem.check(x)
+        except (ValueError, IndexError) as error:
+            raise saved.damaged(f"its solution x: {error}") from None
+        if not violation <= self.options.feasibility:
+            raise saved.damaged(f"its solution x breaks the constraints by {violation:g}")
+        if self.tolerance.crossed(objective, min(self.settled, self.queue.lowest_bound())):
+            raise saved.damaged("its bounds lie above the objective of its solution x")
+        self._offer("S", x)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+
+from relaxations import Patience
 
 from .digest import UnknownDataError, digest
 from .result import Tolerance
@@ -98,9 +99,14 @@ class Goal:
     interrupted: Callable[[], bool] = lambda: False
     tolerance: Tolerance = field(default_factory=Tolerance)
 
+    @property
+    def patience(self) -> Patience:
+        """The deadline and the interruption, for `relaxations`."""
+        return Patience(self.deadline, self.interrupted)
+
     def expired(self) -> bool:
         """Whether long work inside an evaluation should wind up with what it has."""
-        return self.interrupted() or time.monotonic() >= self.deadline
+        return self.patience.expired()
 
 
 class UnboundedError(Exception):
@@ -133,7 +139,11 @@ class Problem(ABC):
 
     @abstractmethod
     def evaluate(self, state: State, goal: Goal) -> Evaluation:
-        """Bound a node, look for solutions, and say how it could be split."""
+        """Bound a node, look for solutions, and say how it could be split.
+
+        Long work should look at `goal.expired()` and wind up, or raise `bnb.OutOfTimeError`: the
+        node then stays open and the search ends.
+        """
 
     @abstractmethod
     def branch(self, state: State, evaluation: Evaluation, candidate: Candidate) -> list[State]:

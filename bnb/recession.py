@@ -8,6 +8,7 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
 
+from relaxations import OutOfTimeError, Patience
 from relaxations.exact import Row, dot, eliminate, exact_rows
 
 _ZERO = 1e-7
@@ -18,7 +19,7 @@ _MOST = 60
 
 def falls_forever(
     P: sp.csr_matrix, q: np.ndarray, A: sp.csr_matrix, l: np.ndarray, u: np.ndarray,  # noqa: E741
-    lb: np.ndarray, ub: np.ndarray,
+    lb: np.ndarray, ub: np.ndarray, patience: Patience,
 ) -> bool | None:
     """Whether some direction d keeps Pd = 0, stays feasible for ever and has qᵀd < 0.
 
@@ -33,11 +34,17 @@ def falls_forever(
     # Pd = 0 in units of its rows: small curvature is as good as any.
     size = abs(P).max(axis=1).toarray().ravel()
     curved = np.flatnonzero(size)
-    answer = scipy.optimize.linprog(
-        q, A_ub=rows, b_ub=np.zeros(rows.shape[0]),
-        A_eq=sp.diags(1.0 / size[curved]) @ P[curved], b_eq=np.zeros(len(curved)),
-        bounds=np.column_stack([low, high]), method="highs",
+    answer = patience.run(
+        lambda: scipy.optimize.linprog(
+            q, A_ub=rows, b_ub=np.zeros(rows.shape[0]),
+            A_eq=sp.diags(1.0 / size[curved]) @ P[curved], b_eq=np.zeros(len(curved)),
+            bounds=np.column_stack([low, high]), method="highs",
+            options={"time_limit": patience.seconds()},
+        ),
+        1e3 * (P.nnz + rows.nnz),
     )
+    if answer.status == 1:  # a limit was met
+        raise OutOfTimeError
     if answer.status != 0 or not answer.fun < -_ZERO * np.abs(q).max():
         return False
     d = _exact_direction(P, rows, answer.x)

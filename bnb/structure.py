@@ -177,3 +177,12 @@ def tighten_coefficients(
 def is_diagonal(matrix: sp.csr_matrix) -> bool:
     """Whether nothing but the diagonal is non-zero."""
     return (matrix - sp.diags(matrix.diagonal())).count_nonzero() == 0
+
+
+def is_definite(dense: np.ndarray) -> bool:
+    """Whether a symmetric matrix is positive definite, up to the rounding of a factorisation."""
+    try:
+        np.linalg.cholesky(dense)
+    except np.linalg.LinAlgError:
+        return False
+    return True

@@ -109,8 +109,8 @@ class SupportQP(MIQP):
         if not infinite.any():
             return
         block = self.P[: self._n, : self._n]
-        smallest = validation.smallest_eigenvalue(block, np.arange(self._n))
-        if smallest <= 1e-10 * abs(block).max():
+        tiny = 1e-10 * float(abs(block).max())
+        if not validation.eigenvalues_exceed(block, np.arange(self._n), tiny):
             raise ValueError(
                 "P is singular, so lb and ub must be finite for every variable that counts: "
                 "without either no lower bound can be certified"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,11 +18,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import bnb
 from bnb import Reason, Result, Status
 from bnb.result import Tolerance
+from relaxations.patience import FOR_EVER, Patience
 
 from . import persistence
 from .anchors import Anchors, split_anchors
 from .feasibility import Feasibility, InfeasibleRatesError
-from .incumbents import alternate
 from .kernels import KERNELS, Kernel, check_psd, gram, resolve_gamma
 from .labels import Labels, check_weights, label_tags
 from .problem import CSVMProblem
@@ -289,24 +290,24 @@ class CSVM(ClassifierMixin, BaseEstimator):
         return cost
 
     def _solve(self, model: _Model, kept: np.ndarray | None) -> Result:
+        patience = Patience(time.monotonic() + self.time_limit)
         conflict = model.find_conflict(_CHECK_SHARE * self.time_limit)
         if conflict is not None:
             raise InfeasibleRatesError(str(conflict))
         problem = model.problem(self.node_solver)
-        start = None if kept is None else start_near(problem, kept)
-        result = self._search(problem, start, self.time_limit)
-        left = self.time_limit - result.seconds
-        if self.node_solver != "auto" and _unproven_leaves(result) and left > 0:
+        start = None if kept is None else start_near(problem, kept, patience=patience)
+        result = self._search(problem, start, patience)
+        if self.node_solver != "auto" and _unproven_leaves(result) and not patience.expired():
             warnings.warn(
                 f"node_solver={self.node_solver!r} could not finish the convex problems of the "
                 f"search; it is done again with 'auto'. It helps to {_SCALE_X}",
                 ConvergenceWarning, stacklevel=5,
             )
             problem = model.problem("auto")
-            result = self._search(problem, result.x, left)
+            result = self._search(problem, result.x, patience)
         if result.x is not None:
-            return _polish(problem, result, self.gap)
-        conflict = model.find_conflict(self.time_limit)
+            return _polish(problem, result, self.gap, patience)
+        conflict = model.find_conflict(patience.seconds())
         if conflict is not None:
             raise InfeasibleRatesError(str(conflict))
         rates = ", ".join(str(r.constraint) for r in model.asked)
@@ -321,10 +322,12 @@ class CSVM(ClassifierMixin, BaseEstimator):
             f"when the search ended after {result.seconds:.3g} s: {result.reason.value}"
         )
 
-    def _search(self, problem: CSVMProblem, start: np.ndarray | None, seconds: float) -> Result:
+    def _search(
+        self, problem: CSVMProblem, start: np.ndarray | None, patience: Patience
+    ) -> Result:
         return bnb.solve(  # the problem knows best in which order to branch
-            problem, branching="first", gap=self.gap, time_limit=seconds, threads=self.threads,
-            verbose=self.verbose, start=start,
+            problem, branching="first", gap=self.gap, time_limit=max(patience.seconds(), 1e-3),
+            threads=self.threads, verbose=self.verbose, start=start,
         )
 
     def _kept(self, used: np.ndarray) -> np.ndarray:
@@ -429,7 +432,8 @@ class _Model:
 
 
 def start_near(
-    problem: CSVMProblem, kept: np.ndarray, t: np.ndarray | None = None, tolerance: float = 1e-6
+    problem: CSVMProblem, kept: np.ndarray, t: np.ndarray | None = None, tolerance: float = 1e-6,
+    patience: Patience = FOR_EVER,
 ) -> np.ndarray | None:
     """A solution that keeps these anchors, improved by alternation; None if there is none.
 
@@ -441,15 +445,15 @@ def start_near(
         Multipliers to start from, for example those of a solution with other costs.
     tolerance : float
         Accuracy of the convex problems.
+    patience : Patience
+        When it ends, what was found so far is returned.
     """
     out = np.empty(problem.n + 1)
     multipliers = np.zeros(problem.n + 2)
     if t is not None:
         multipliers[: problem.n] = t
-    value = alternate(
-        problem.K, problem.diag, problem.p, problem.cost, problem.lo.copy(), problem.hi.copy(),
-        problem.first, np.zeros(problem.m, np.int8), problem.weights, problem.budgets,
-        kept.copy(), multipliers, np.inf, tolerance, out,
+    value = problem.searcher(patience.expired).alternate(
+        kept.copy(), multipliers, np.inf, tolerance, out
     )
     return out if np.isfinite(value) and problem.check(out)[1] <= 1e-6 else None
 
@@ -460,12 +464,12 @@ def _unproven_leaves(result: Result) -> bool:
     return open_ and result.reason is Reason.EXHAUSTED
 
 
-def _polish(problem: CSVMProblem, result: Result, gap: float) -> Result:
+def _polish(problem: CSVMProblem, result: Result, gap: float, patience: Patience) -> Result:
     """The same anchors kept, solved more accurately than the search needs to."""
     assert result.x is not None
     first, n = problem.first, problem.n
     margins = problem.p[:n] * (0.5 * problem.K[:n, :n] @ result.x[:n] + result.x[n])
-    x = start_near(problem, margins[first:] >= 1.0 - 1e-6, result.x[:n], 1e-12)
+    x = start_near(problem, margins[first:] >= 1.0 - 1e-6, result.x[:n], 1e-12, patience)
     if x is None:
         return result
     objective, violation = problem.check(x)

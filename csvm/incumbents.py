@@ -6,14 +6,17 @@ two for the interval of the intercept, which the heuristics leave free (their t 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from numba import njit
 
 from relaxations.svm_dual import gradient, intercept, make_feasible, solve_dual
 
-__all__ = ["alternate", "choose_given_up", "improve_by_swaps", "read_classifier", "sweep"]
+__all__ = ["Searcher", "choose_given_up", "read_classifier"]
 
 _SATISFIED = 1.0 - 1e-12
+_WORK = 20_000_000  # points times steps between two looks at the clock
 
 
 @njit(nogil=True, cache=True)
@@ -132,196 +135,170 @@ def choose_given_up(
 
 
 @njit(nogil=True, cache=True)
-def solve_kept(
+def _pose(
     K: np.ndarray,
-    diag: np.ndarray,
     p: np.ndarray,
     lo: np.ndarray,
     hi: np.ndarray,
     first: int,
-    kept: np.ndarray,
+    limit: np.ndarray,
     t: np.ndarray,
     F: np.ndarray,
-    tol: float,
-    target: float,
-) -> tuple[int, float]:
-    """Solve the SVM that enforces the kept anchors and forgets the others.
-
-    ``lo`` and ``hi`` hold the training points' boxes; the anchors' part is written.
-    """
+) -> None:
+    """Write the anchors' boxes, ``limit`` the most a multiplier may be, and make t feasible."""
     n = t.size
-    for j in range(kept.size):
+    for j in range(limit.size):
         i = first + j
-        hi[i] = np.inf if kept[j] and p[i] > 0.0 else 0.0
-        lo[i] = -np.inf if kept[j] and p[i] < 0.0 else 0.0
+        hi[i] = limit[j] if p[i] > 0.0 else 0.0
+        lo[i] = -limit[j] if p[i] < 0.0 else 0.0
     lo[n - 2:] = 0.0
     hi[n - 2:] = 0.0
     make_feasible(t, lo, hi)
     gradient(K, p, t, F)
-    return solve_dual(K, diag, p, lo, hi, t, F, tol, 50 * n, target)
 
 
 @njit(nogil=True, cache=True)
-def alternate(
-    K: np.ndarray,
-    diag: np.ndarray,
-    p: np.ndarray,
-    cost: np.ndarray,
-    lo: np.ndarray,
-    hi: np.ndarray,
-    first: int,
-    status: np.ndarray,
-    weights: np.ndarray,
-    budgets: np.ndarray,
-    kept: np.ndarray,
-    t: np.ndarray,
-    bar: float,
-    tol: float,
-    out: np.ndarray,
-) -> float:
-    """Enforce the kept anchors, solve, keep the best margins instead, and so on.
+def _badness(p: np.ndarray, half: np.ndarray, beta: float, first: int, m: int) -> np.ndarray:
+    """By how much the anchors miss margin one, a little more than nothing where they do not."""
+    out = np.empty(m)
+    for j in range(m):
+        out[j] = 1.0 - p[first + j] * (half[first + j] + beta) + 1e-9
+    return out
 
-    Stops when a round does not get below ``bar`` or the best so far.  ``kept`` and ``t`` end as
-    those of the last round; ``out`` receives the best classifier (t, then beta).
 
-    Returns
-    -------
-    float
-        Its objective, ``inf`` if none is below ``bar``.
+class Searcher:
+    """Looks for feasible classifiers until its time is up.
+
+    Compiled code answers neither a clock nor Ctrl-C, so it comes back every few milliseconds.
+
+    Parameters
+    ----------
+    K, diag, p, cost, lo, hi : ndarray
+        The problem's data, see `csvm.problem`; lo and hi are copied.
+    weights, budgets : ndarray
+        Rates.
+    expired : callable
+        Says whether time is up.
     """
-    n = t.size
-    points = n - 2
-    F = np.empty(n)
-    badness = np.empty(kept.size)
-    best = np.inf
-    for _ in range(100):
-        solve_kept(K, diag, p, lo, hi, first, kept, t, F, tol, min(bar, best))
-        hint = intercept(t, F, lo, hi)
-        half = p - F
-        value, scale, beta = read_classifier(
-            p, cost, t, half, first, weights, budgets, kept, hint
-        )
-        if not value < min(bar, best - 1e-9 * abs(best)):
-            break
-        best = value
-        out[:points] = scale * t[:points]
-        out[points] = beta
-        for j in range(kept.size):
-            badness[j] = 1.0 - p[first + j] * (half[first + j] + beta) + 1e-9
-        choose_given_up(badness, status, weights, budgets, kept)
-    return best
 
+    def __init__(
+        self, K: np.ndarray, diag: np.ndarray, p: np.ndarray, cost: np.ndarray, lo: np.ndarray,
+        hi: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
+        expired: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._K, self._diag, self._p, self._cost = K, diag, p, cost
+        self._lo, self._hi = lo.copy(), hi.copy()
+        self._weights, self._budgets = weights, budgets
+        self._first, self._m = cost.size, weights.shape[1]
+        self._expired = expired
 
-@njit(nogil=True, cache=True)
-def sweep(
-    K: np.ndarray,
-    diag: np.ndarray,
-    p: np.ndarray,
-    cost: np.ndarray,
-    lo: np.ndarray,
-    hi: np.ndarray,
-    first: int,
-    status: np.ndarray,
-    weights: np.ndarray,
-    budgets: np.ndarray,
-    levels: np.ndarray,
-    tol: float,
-    out: np.ndarray,
-) -> float:
-    """`alternate` from soft-margin solutions in which a level says what missing an anchor costs."""
-    n = p.size
-    points = n - 2
-    t = np.zeros(n)
-    F = np.empty(n)
-    kept = np.ones(status.size, np.bool_)
-    badness = np.empty(status.size)
-    found = np.empty(points + 1)
-    best = np.inf
-    for level in levels:
-        for j in range(status.size):
-            i = first + j
-            limit = np.inf if status[j] > 0 else level if status[j] == 0 else 0.0
-            hi[i] = limit if p[i] > 0.0 else 0.0
-            lo[i] = -limit if p[i] < 0.0 else 0.0
-        lo[points:] = 0.0
-        hi[points:] = 0.0
-        make_feasible(t, lo, hi)
-        gradient(K, p, t, F)
-        solve_dual(K, diag, p, lo, hi, t, F, tol, 50 * n, 1e300)
-        beta = intercept(t, F, lo, hi)
-        for j in range(status.size):
-            badness[j] = max(p[first + j] * (F[first + j] - beta), -1.0) + 2.0
-        choose_given_up(badness, status, weights, budgets, kept)
-        value = alternate(
-            K, diag, p, cost, lo, hi, first, status, weights, budgets, kept, t.copy(), best, tol,
-            found,
-        )
-        if value < best:
-            best = value
-            out[:] = found
-    return best
-
-
-@njit(nogil=True, cache=True)
-def improve_by_swaps(
-    K: np.ndarray,
-    diag: np.ndarray,
-    p: np.ndarray,
-    cost: np.ndarray,
-    lo: np.ndarray,
-    hi: np.ndarray,
-    first: int,
-    weights: np.ndarray,
-    budgets: np.ndarray,
-    tol: float,
-    tries: int,
-    out: np.ndarray,
-    value: float,
-) -> float:
-    """Exchange an enforced anchor for one given up while that lowers the objective.
-
-    Pairs are tried in the order of a guess: releasing an anchor saves about t_o^2 / 4, enforcing
-    one costs about its squared slack.  A trial ends as soon as its dual value passes the incumbent.
-    """
-    n = p.size
-    points = n - 2
-    m = weights.shape[1]
-    status = np.zeros(m, np.int8)
-    t = np.zeros(n)
-    t[:points] = out[:points]
-    F = np.empty(n)
-    found = np.empty(points + 1)
-    kept = np.empty(m, np.bool_)
-    gradient(K, p, t, F)
-    half = p - F
-    tried = 0
-    while tried < tries:
-        beta = out[points]
-        for j in range(m):
-            kept[j] = p[first + j] * (half[first + j] + beta) >= _SATISFIED
-        pairs, guess = _swap_pairs(K, p, t, half, beta, first, weights, budgets, kept)
-        better = False
-        for a in np.argsort(guess)[: tries - tried]:
-            tried += 1
-            trial_kept = kept.copy()
-            trial_kept[pairs[a, 0]] = False
-            trial_kept[pairs[a, 1]] = True
-            trial_t = t.copy()
-            objective = alternate(
-                K, diag, p, cost, lo, hi, first, status, weights, budgets, trial_kept, trial_t,
-                value - 1e-7 * abs(value), tol, found,
+    def _solve(
+        self, limit: np.ndarray, t: np.ndarray, F: np.ndarray, tol: float, target: float
+    ) -> float:
+        """Maximise the dual with these limits of the anchors' multipliers; the intercept."""
+        _pose(self._K, self._p, self._lo, self._hi, self._first, limit, t, F)
+        left, at_once = 50 * t.size, max(1, _WORK // t.size)
+        while left > 0 and not self._expired():
+            some = min(left, at_once)
+            steps, _ = solve_dual(
+                self._K, self._diag, self._p, self._lo, self._hi, t, F, tol, some, target
             )
-            if objective < value:
-                value = objective
-                out[:] = found
-                t[:points] = out[:points]
-                gradient(K, p, t, F)
-                half = p - F
-                better = True
+            left -= steps
+            if steps < some:
                 break
-        if not better:
-            break
-    return value
+        return float(intercept(t, F, self._lo, self._hi))
+
+    def _give_up(self, badness: np.ndarray, kept: np.ndarray) -> None:
+        status = np.zeros(self._m, np.int8)
+        choose_given_up(badness, status, self._weights, self._budgets, kept)
+
+    def alternate(
+        self, kept: np.ndarray, t: np.ndarray, bar: float, tol: float, out: np.ndarray
+    ) -> float:
+        """Enforce the kept anchors, solve, keep the best margins instead, and so on.
+
+        Stops when a round does not get below ``bar`` or the best so far.  ``kept`` and ``t`` end
+        as those of the last round; ``out`` receives the best classifier (t, then beta).
+
+        Returns
+        -------
+        float
+            Its objective, ``inf`` if none is below ``bar``.
+        """
+        points = t.size - 2
+        F = np.empty(t.size)
+        best = np.inf
+        for _ in range(100):
+            hint = self._solve(np.where(kept, np.inf, 0.0), t, F, tol, min(bar, best))
+            half = self._p - F
+            value, scale, beta = read_classifier(
+                self._p, self._cost, t, half, self._first, self._weights, self._budgets, kept,
+                hint,
+            )
+            if not value < min(bar, best - 1e-9 * abs(best)):
+                break
+            best = value
+            out[:points] = scale * t[:points]
+            out[points] = beta
+            if self._expired():
+                break
+            self._give_up(_badness(self._p, half, beta, self._first, self._m), kept)
+        return best
+
+    def sweep(self, levels: Sequence[float], tol: float, out: np.ndarray) -> float:
+        """`alternate` from soft-margin solutions; a level says what missing an anchor costs."""
+        n, first, m = self._p.size, self._first, self._m
+        t, F = np.zeros(n), np.empty(n)
+        kept = np.ones(m, np.bool_)
+        found = np.empty(n - 1)
+        best = np.inf
+        for level in levels:
+            beta = self._solve(np.full(m, level), t, F, tol, 1e300)
+            anchors = slice(first, first + m)
+            self._give_up(np.maximum(self._p[anchors] * (F[anchors] - beta), -1.0) + 2.0, kept)
+            value = self.alternate(kept, t.copy(), best, tol, found)
+            if value < best:
+                best = value
+                out[:] = found
+            if self._expired():
+                break
+        return best
+
+    def improve_by_swaps(self, tol: float, tries: int, out: np.ndarray, value: float) -> float:
+        """Exchange an enforced anchor for one given up while that lowers the objective.
+
+        Pairs are tried in the order of a guess: releasing an anchor saves about t_o^2 / 4,
+        enforcing one costs about its squared slack.  A trial ends as soon as its dual value passes
+        the incumbent.
+        """
+        p, first, n = self._p, self._first, self._p.size
+        points = n - 2
+        anchors = slice(first, first + self._m)
+        t, F, found = np.zeros(n), np.empty(n), np.empty(points + 1)
+        tried, better = 0, True
+        while better and tried < tries and not self._expired():
+            better = False
+            t[:points] = out[:points]
+            gradient(self._K, p, t, F)
+            half, beta = p - F, out[points]
+            kept = p[anchors] * (half[anchors] + beta) >= _SATISFIED
+            pairs, guess = _swap_pairs(
+                self._K, p, t, half, beta, first, self._weights, self._budgets, kept
+            )
+            for a in np.argsort(guess)[: tries - tried]:
+                if self._expired():
+                    break
+                tried += 1
+                trial = kept.copy()
+                trial[pairs[a, 0]], trial[pairs[a, 1]] = False, True
+                objective = self.alternate(
+                    trial, t.copy(), value - 1e-7 * abs(value), tol, found
+                )
+                if objective < value:
+                    value, better = objective, True
+                    out[:] = found
+                    break
+        return value
 
 
 @njit(nogil=True, cache=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from relaxations.svm_dual import (
     make_feasible,
 )
 
-from .incumbents import alternate, choose_given_up, improve_by_swaps, read_classifier, sweep
+from .incumbents import Searcher, choose_given_up, read_classifier
 
 __all__ = ["CSVMProblem", "Node"]
 
@@ -170,22 +171,24 @@ class CSVMProblem(Problem):
         if (self.budgets < -_ROUNDING).any() or not self._propagated_root().any():
             return None  # nothing to search for: infeasible, or all anchors are enforced
         out = np.empty(self.n + 1)
-        lo, hi = self.lo.copy(), self.hi.copy()
-        levels = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1e9])
-        value = sweep(
-            self.K, self.diag, self.p, self.cost, lo, hi, self.first, np.zeros(self.m, np.int8),
-            self.weights, self.budgets, levels, 1e-6, out,
-        )
+        levels = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1e9)
+        value = self.searcher(goal.expired).sweep(levels, 1e-6, out)
         return Evaluation(-np.inf, [("H", out)]) if np.isfinite(value) else None
 
-    def improve(self, x: np.ndarray, objective: float) -> tuple[np.ndarray, float]:
+    def searcher(self, expired: Callable[[], bool] = lambda: False) -> Searcher:
+        """What looks for feasible classifiers."""
+        return Searcher(
+            self.K, self.diag, self.p, self.cost, self.lo, self.hi, self.weights, self.budgets,
+            expired,
+        )
+
+    def improve(
+        self, x: np.ndarray, objective: float, expired: Callable[[], bool] = lambda: False
+    ) -> tuple[np.ndarray, float]:
         """A solution at least as good as x, found by swaps of anchors, and its objective."""
         out = x.copy()
-        value = improve_by_swaps(
-            self.K, self.diag, self.p, self.cost, self.lo.copy(), self.hi.copy(), self.first,
-            self.weights, self.budgets, 1e-6, _SWAP_WORK // self.n, out, objective,
-        )
-        return out, value
+        tries = _SWAP_WORK // self.n
+        return out, self.searcher(expired).improve_by_swaps(1e-6, tries, out, objective)
 
     def _propagated_root(self) -> np.ndarray:
         """Which anchors are still free once the budgets have been looked at."""
@@ -292,6 +295,12 @@ class CSVMProblem(Problem):
         objective = float(0.5 * x[:n] @ half + self.cost @ slack)
         return objective, violation if objective < self.hopeless else np.inf
 
+    def accept(self, x: np.ndarray) -> np.ndarray:
+        """A solution (t, beta) as it is, if its shape is right."""
+        if np.shape(x) != (self.n + 1,):
+            raise ValueError(f"a solution must have shape ({self.n + 1},), got {np.shape(x)}")
+        return x
+
     def worker(self) -> CSVMProblem:
         """The same data with a work space of its own."""
         other = copy.copy(self)
@@ -307,11 +316,20 @@ class CSVMProblem(Problem):
 
     def decode(self, data: Any) -> Node:
         """The state back from `encode`."""
-        u = np.array(data["u"])
+        b_l, b_u = float(data["b_l"]), float(data["b_u"])
+        status, t, u = (np.array(data[name], dtype=float) for name in ("status", "t", "u"))
+        for name, part, size, low, high in (
+            ("status", status, self.m, -1, 1), ("t", t, self.n + 2, -1e300, 1e300),
+            ("u", u, self.m, 0, 1),
+        ):
+            if part.shape != (size,) or not np.all((part >= low) & (part <= high)):
+                raise ValueError(f"{name} must hold {size} numbers from {low:g} to {high:g}")
+        if not b_l <= b_u or np.any(status % 1 != 0) or not data["age"] >= 0:
+            raise ValueError("its interval, status or age cannot be")
         kept = u[u > 0.0]
         return Node(
-            np.array(data["status"], np.int8), data["b_l"], data["b_u"], np.array(data["t"]), u,
-            np.diag(kept * (1 - kept)), min(data["age"], 1),
+            status.astype(np.int8), b_l, b_u, t, u, np.diag(kept * (1 - kept)),
+            min(int(data["age"]), 1),
         )
 
     # -- parts of an evaluation ---------------------------------------------------------------
@@ -376,7 +394,7 @@ class CSVMProblem(Problem):
         variables = free + self.first
         fresh = node.age == 0
         if fresh:
-            mixture = self.game.soft_start(dual, variables, rates, node.t, cutoff, goal.expired)
+            mixture = self.game.soft_start(dual, variables, rates, node.t, cutoff, goal.patience)
             mixture.age = _START_AGE
         else:
             mixture = _recall(node, free)
@@ -384,7 +402,7 @@ class CSVMProblem(Problem):
         played = self.game.play(
             dual, variables, rates, node.t, mixture, self._split, cutoff,
             _FIRST_ROUNDS if thorough else _ROUNDS, 3 * _PATIENCE if thorough else _PATIENCE,
-            goal.expired,
+            goal.patience,
         )
         if not node.wide:  # what is learned on a wide interval is a bad start on a part of it
             _remember(node, free, mixture)
@@ -452,7 +470,8 @@ class CSVMProblem(Problem):
         for _ in range(_CHUNKS):
             before = t.copy()
             steps, violation = self.solver.maximise(
-                self.K, self.diag, p, lo, hi, t, F, accuracy, 10 * t.size, target
+                self.K, self.diag, p, lo, hi, t, F, accuracy, 10 * t.size, target,
+                goal.patience,
             )
             proven = certified_value(self.diag, p, t, F, steps + t.size)
             last, value = value, max(value, proven)
@@ -488,19 +507,17 @@ class CSVMProblem(Problem):
     def _look_around(self, node: Node, goal: Goal) -> list[tuple[str, np.ndarray]]:
         """Swaps around a new incumbent, else a guess from the node's sets."""
         if goal.incumbent is not None and goal.objective < self._swapped * (1.0 - 1e-9):
-            x, self._swapped = self.improve(goal.incumbent, goal.objective)
+            x, self._swapped = self.improve(goal.incumbent, goal.objective, goal.expired)
             return [("L", x)]
-        return self._round(node, goal.objective) if node.age else []
+        return self._round(node, goal) if node.age else []
 
-    def _round(self, node: Node, objective: float) -> list[tuple[str, np.ndarray]]:
+    def _round(self, node: Node, goal: Goal) -> list[tuple[str, np.ndarray]]:
         """Give up the anchors that the bound was played against most often."""
         kept = np.empty(self.m, np.bool_)
         choose_given_up(node.u, node.status, self.weights, self.budgets, kept)
         out = np.empty(self.n + 1)
-        value = alternate(
-            self.K, self.diag, self.p, self.cost, self.lo.copy(), self.hi.copy(), self.first,
-            np.zeros(self.m, np.int8), self.weights, self.budgets, kept, node.t.copy(), objective,
-            1e-5, out,
+        value = self.searcher(goal.expired).alternate(
+            kept, node.t.copy(), goal.objective, 1e-5, out
         )
         return [("R", out)] if np.isfinite(value) else []
 

@@ -8,7 +8,6 @@ x_j = (1 - u_j) t_j, with kernel K_jk (1 + C_jk / ((1 - u_j)(1 - u_k))) on the f
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from numba import njit
 
 from .drop_bound import Certificate, Rates, drop_bound
 from .node_solvers import NodeSolver
+from .patience import Patience
 from .svm_dual import gradient, intercept
 
 __all__ = ["DropGame", "Dual", "Mixture", "Played"]
@@ -70,7 +70,7 @@ class DropGame:
 
     def soft_start(
         self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, target: float,
-        expired: Callable[[], bool],
+        patience: Patience,
     ) -> Mixture:
         """A start for `play`: the best of a range of soft margins.
 
@@ -91,7 +91,8 @@ class DropGame:
             _close_sum(x)
             gradient(self._K, dual.p, x, F)
             self._solver.maximise(
-                self._K, self._diag, dual.p, low, top, x, F, 1e-3, 20 * t.size, np.inf
+                self._K, self._diag, dual.p, low, top, x, F, 1e-3, 20 * t.size, np.inf,
+                patience,
             )
             policy = x.copy()
             policy[-2:] = 0.0
@@ -101,14 +102,14 @@ class DropGame:
                 t[:] = policy
                 beta = intercept(x, F, low, top)
                 u[:] = np.maximum((F[free] - beta) * np.sign(dual.p[free]), 0.0)
-            if best >= target or expired():
+            if best >= target or patience.expired():
                 break
         _spread(u, rates.weights, rates.budgets)
         return Mixture(u, np.diag(u * (1.0 - u)), 0)
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, mixture: Mixture,
-        S: np.ndarray, target: float, rounds: int, patience: int, expired: Callable[[], bool],
+        S: np.ndarray, target: float, rounds: int, stale_rounds: int, patience: Patience,
     ) -> Played:
         """Raise the drop bound of a node by playing t against the sets.
 
@@ -127,10 +128,10 @@ class DropGame:
             Split of the quadratic term over all anchors; improved in place.
         target : float
             Stop when the bound reaches this.
-        rounds, patience : int
+        rounds, stale_rounds : int
             Rounds of the game, and rounds without progress.
-        expired : callable
-            Says whether to end the game early.
+        patience : Patience
+            When it ends, so does the game.
 
         Returns
         -------
@@ -149,18 +150,18 @@ class DropGame:
             if best is None or found.bound > best.bound:
                 best, best_at = found, now
             missing = target - best.bound
-            if missing <= 0.0 or r == rounds - 1 or expired():
+            if missing <= 0.0 or r == rounds - 1 or patience.expired():
                 break
             if best.bound - mark > 0.03 * missing:
                 mark, stale = best.bound, 0
             else:
                 stale += 1
-                if stale >= patience:
+                if stale >= stale_rounds:
                     break
             average_in(found.chosen, 2.0 / (mixture.age + 4.0), mixture.u, mixture.C)
             mixture.age += 1
             memory[r % _MEMORY] = found.chosen
-            answer = self._answer(dual, free, mixture, x, missing)
+            answer = self._answer(dual, free, mixture, x, missing, patience)
             # A step that did not help is taken back: from the best, which now knows one more set.
             pull = _best_pull(
                 K, p, best_at.t, best_at.half, answer.t, answer.half, free, memory,
@@ -183,7 +184,8 @@ class DropGame:
         return _Policy.of(self._K, x)
 
     def _answer(
-        self, dual: Dual, free: np.ndarray, mixture: Mixture, x: _Policy, missing: float
+        self, dual: Dual, free: np.ndarray, mixture: Mixture, x: _Policy, missing: float,
+        patience: Patience,
     ) -> _Policy:
         """The best t against the mixture; x is its last answer, updated."""
         K, kernel, kernel_diag = self._K, self._kernel, self._kernel_diag
@@ -194,7 +196,8 @@ class DropGame:
         # A violation of tol costs about tol times the mass: a tenth of what is still missing.
         tol = min(max(0.1 * missing / max(np.abs(x.t).sum(), 1e-12), 1e-6), 1e-3)
         self._solver.maximise(
-            kernel, kernel_diag, dual.p, dual.lo, dual.hi, x.t, F, tol, 20 * F.size, np.inf
+            kernel, kernel_diag, dual.p, dual.lo, dual.hi, x.t, F, tol, 20 * F.size, np.inf,
+            patience,
         )
         _read_answer(K, self._diag, kernel, kernel_diag, dual.p, anchors, x.t, x.half, F)
         answer = _Policy(np.empty(F.size), np.empty(F.size))

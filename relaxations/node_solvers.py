@@ -13,6 +13,7 @@ import osqp
 import scipy.sparse as sp
 from numba import njit
 
+from .patience import FOR_EVER, Patience
 from .svm_dual import solve_dual
 
 __all__ = ["AutoSolver", "NodeSolver", "OSQPSolver", "SMOSolver", "make_node_solver"]
@@ -21,6 +22,7 @@ _LARGE = 1e6  # stands for an infinite end of a multiplier's interval inside OSQ
 _EACH_SIDE = 60  # violators taken into a working set from either side
 _OUTER = 40
 _PATIENCE = 5000
+_WORK, _OSQP_WORK = 20_000_000, 150_000_000  # operations between two looks at the clock
 _EFFORTS = ((1e-1, 1000), (1e-2, 4000), (1e-4, 20000))
 """(accuracy in units of the tolerance, iterations): harder when a solve hardly gained anything."""
 
@@ -31,8 +33,9 @@ class NodeSolver(Protocol):
     def maximise(
         self, K: np.ndarray, diag: np.ndarray, p: np.ndarray, lo: np.ndarray, hi: np.ndarray,
         t: np.ndarray, F: np.ndarray, tol: float, max_steps: int, target: float,
+        patience: Patience = FOR_EVER,
     ) -> tuple[int, float]:
-        """Stop at a violation of `tol` or when D(t) exceeds `target`.
+        """Stop at a violation of `tol`, when D(t) exceeds `target` or when patience ends.
 
         Returns how often F was updated and the violation left.
         """
@@ -44,11 +47,10 @@ class SMOSolver:
     def maximise(
         self, K: np.ndarray, diag: np.ndarray, p: np.ndarray, lo: np.ndarray, hi: np.ndarray,
         t: np.ndarray, F: np.ndarray, tol: float, max_steps: int, target: float,
+        patience: Patience = FOR_EVER,
     ) -> tuple[int, float]:
         """See `NodeSolver`."""
-        return solve_dual(  # type: ignore[no-any-return]
-            K, diag, p, lo, hi, t, F, tol, max_steps, target
-        )
+        return _pair_steps(K, diag, p, lo, hi, t, F, tol, max_steps, target, patience)
 
 
 class OSQPSolver:
@@ -72,16 +74,20 @@ class OSQPSolver:
     def maximise(
         self, K: np.ndarray, diag: np.ndarray, p: np.ndarray, lo: np.ndarray, hi: np.ndarray,
         t: np.ndarray, F: np.ndarray, tol: float, max_steps: int, target: float,
+        patience: Patience = FOR_EVER,
     ) -> tuple[int, float]:
         """See `NodeSolver`; `max_steps` is for step-by-step solvers and not used here."""
         value = 0.5 * float((p + F) @ t)
         effort = 0
         for outer in range(_OUTER):
             W, violation = _working_set(t, F, lo, hi, tol)
-            if violation <= tol or value > target:
+            if violation <= tol or value > target or patience.expired():
                 return outer, violation
             workspace = self._workspace(len(W))
-            change = workspace.solve(K[np.ix_(W, W)], F[W], t[W], lo[W], hi[W], tol, effort) - t[W]
+            best = workspace.solve(
+                K[np.ix_(W, W)], F[W], t[W], lo[W], hi[W], tol, effort, patience
+            )
+            change = best - t[W]
             step = -0.5 * (K[:, W] @ change)
             gain = float(change @ F[W] + 0.5 * change @ step[W])
             if gain > 0.0:
@@ -93,7 +99,9 @@ class OSQPSolver:
                 if effort == len(_EFFORTS):
                     break
         # What is left is below OSQP's accuracy: a few pair steps finish it.
-        steps, violation = solve_dual(K, diag, p, lo, hi, t, F, tol, 10 * t.size, target)
+        steps, violation = _pair_steps(
+            K, diag, p, lo, hi, t, F, tol, 10 * t.size, target, patience
+        )
         return outer + 1 + steps, violation
 
 
@@ -106,16 +114,32 @@ class AutoSolver:
     def maximise(
         self, K: np.ndarray, diag: np.ndarray, p: np.ndarray, lo: np.ndarray, hi: np.ndarray,
         t: np.ndarray, F: np.ndarray, tol: float, max_steps: int, target: float,
+        patience: Patience = FOR_EVER,
     ) -> tuple[int, float]:
         """See `NodeSolver`."""
-        patience = max(max_steps, _PATIENCE)  # steps are cheap where there are few points
-        steps, violation = solve_dual(K, diag, p, lo, hi, t, F, tol, patience, target)
-        if steps >= patience and violation > tol:
+        limit = max(max_steps, _PATIENCE)  # steps are cheap where there are few points
+        steps, violation = _pair_steps(K, diag, p, lo, hi, t, F, tol, limit, target, patience)
+        if steps >= limit and violation > tol:
             more, violation = self._rescue.maximise(
-                K, diag, p, lo, hi, t, F, tol, max_steps, target
+                K, diag, p, lo, hi, t, F, tol, max_steps, target, patience
             )
             steps += more
         return steps, violation
+
+
+def _pair_steps(
+    K: np.ndarray, diag: np.ndarray, p: np.ndarray, lo: np.ndarray, hi: np.ndarray, t: np.ndarray,
+    F: np.ndarray, tol: float, max_steps: int, target: float, patience: Patience,
+) -> tuple[int, float]:
+    """`solve_dual`, which does not look at the clock, in portions."""
+    at_once = max(1, _WORK // t.size)
+    total = 0
+    while True:
+        some = min(max_steps - total, at_once)
+        steps, violation = solve_dual(K, diag, p, lo, hi, t, F, tol, some, target)
+        total += steps
+        if steps < some or total >= max_steps or patience.expired():
+            return total, violation
 
 
 def make_node_solver(name: str) -> NodeSolver:
@@ -165,7 +189,7 @@ class _Workspace:
 
     def solve(
         self, K: np.ndarray, F: np.ndarray, t: np.ndarray, lo: np.ndarray, hi: np.ndarray,
-        tol: float, effort: int,
+        tol: float, effort: int, patience: Patience,
     ) -> np.ndarray:
         """The maximiser near t with the same sum as t; t itself if OSQP fails."""
         n = len(t)
@@ -182,11 +206,16 @@ class _Workspace:
         start[:n] = t / unit
         self._solver.update(Px=P[self._rows, self._columns], q=q, l=low, u=high)
         share, limit = _EFFORTS[effort]
+        at_once = int(np.clip(_OSQP_WORK // self._size**2, 100, limit))
         self._solver.update_settings(
-            eps_abs=share * tol, eps_rel=share * tol, max_iter=limit, polishing=share * tol < 1e-5
+            eps_abs=share * tol, eps_rel=share * tol, max_iter=at_once,
+            polishing=share * tol < 1e-5,
         )
         self._solver.warm_start(x=start, y=np.zeros(self._size + 1))
-        raw = self._solver.solve(raise_error=False)
+        for _ in range(0, limit, at_once):  # every portion starts where the last one stopped
+            raw = self._solver.solve(raise_error=False)
+            if raw.info.iter < at_once or patience.expired():
+                break
         if raw.x is None or not np.all(np.isfinite(raw.x)):
             return t
         return _restore_sum(unit * raw.x[:n], lo, hi, float(t.sum()), share * tol * unit)

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .certificate import Certifier
+from .patience import FOR_EVER, OutOfTimeError, Patience
 from .qp import QP, Solution
 
 
@@ -28,8 +29,11 @@ class ReducedSolver:
         self._settings.tol_feas = 1e-11
         self._settings.max_threads = 1
 
-    def solve(self, lb: np.ndarray, ub: np.ndarray) -> Solution:
-        """Solve with these bounds; variables with lb = ub are constants."""
+    def solve(self, lb: np.ndarray, ub: np.ndarray, patience: Patience = FOR_EVER) -> Solution:
+        """Solve with these bounds; variables with lb = ub are constants.
+
+        Raises `OutOfTimeError` when `patience` ends first.
+        """
         qp, free = self._qp, np.flatnonzero(lb < ub)
         x, y = np.where(lb == ub, lb, 0.0), np.zeros(len(qp.l))
         nothing = np.zeros(qp.n)
@@ -38,7 +42,7 @@ class ReducedSolver:
         iterations = 0
         if free.size:
             for far in (False, True):
-                point, y, solved, steps = self._interior_point(free, x, lb, ub, far)
+                point, y, solved, steps = self._interior_point(free, x, lb, ub, far, patience)
                 iterations += steps
                 if self._certifier.infeasible(y, lb, ub):
                     return Solution(x, y, np.inf, nothing, np.inf, iterations)
@@ -53,7 +57,8 @@ class ReducedSolver:
         return Solution(x, y, bound, reduced, objective, iterations)
 
     def _interior_point(
-        self, free: np.ndarray, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, far: bool
+        self, free: np.ndarray, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, far: bool,
+        patience: Patience,
     ) -> tuple[np.ndarray, np.ndarray, bool, int]:
         """Values of the free variables, row multipliers, whether it worked, and steps.
 
@@ -68,9 +73,16 @@ class ReducedSolver:
         size = max(np.abs(slope).max(), 0.1 * np.abs(block.data).max(initial=0.0))
         factor = 1.0 / size if size > 0.0 else 1.0
         cones = [clarabel.ZeroConeT(equal), clarabel.NonnegativeConeT(len(h) - equal)]
-        raw = clarabel.DefaultSolver(
-            factor * block, factor * slope, G, h / unit, cones, self._settings
-        ).solve()
+        self._settings.time_limit = patience.seconds()
+        work = float(np.sum(np.diff(block.indptr).astype(float) ** 2))
+        raw = patience.run(
+            clarabel.DefaultSolver(
+                factor * block, factor * slope, G, h / unit, cones, self._settings
+            ).solve,
+            work,
+        )
+        if raw.status == clarabel.SolverStatus.MaxTime:
+            raise OutOfTimeError
         y = np.zeros(len(qp.l))
         kept = rows >= 0
         np.add.at(y, rows[kept], (sign * np.asarray(raw.z))[kept])
