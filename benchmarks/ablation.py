@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -18,62 +18,22 @@ from unittest.mock import patch
 import numpy as np
 
 import bnb
-import csvm.problem
-import relaxations.drop_game
-from csvm.problem import CSVMProblem, Node
-from relaxations.drop_game import Dual
+import csvm.search.drop
+from csvm.search import Settings
+from relaxations.svm.bounds import game
 
-from .base_search import BaseSearch
-from .csvm_instances import Instances
+from .csvm_instances import BASE, Instances
 from .measures import geometric_mean
 
-CASES: list[tuple[str, float, float, int | None]] = [
-    ("australian", 32.0, 2.0**-2, None), ("australian", 32.0, 2.0, None),
-    ("german", 32.0, 1.0, None), ("german", 2.0, 2.0**-4, None),
-    ("biodeg", 32.0, 2.0**-5, None), ("biodeg", 32.0, 2.0**-2, None),
-    ("wisconsin", 32.0, 2.0**-4, 15), ("pageBlocks", 32.0, 2.0**-1, None),
+CASES: list[tuple[str, float, float, int | None, bool]] = [
+    ("australian", 32.0, 2.0**-2, None, True), ("australian", 32.0, 2.0, None, True),
+    ("german", 32.0, 1.0, None, True), ("german", 2.0, 2.0**-4, None, True),
+    ("biodeg", 32.0, 2.0**-5, None, True), ("biodeg", 32.0, 2.0**-2, None, True),
+    ("wisconsin", 32.0, 2.0**-4, 15, True), ("pageBlocks", 32.0, 2.0**-1, None, True),
+    ("australian", 32.0, 2.0**-5, None, False), ("australian", 1.0, 2.0**-4, None, False),
+    ("biodeg", 8.0, 2.0**-3, None, False), ("wisconsin", 8.0, 2.0**-5, 5, False),
 ]
-
-
-class NoFixing(CSVMProblem):
-    def _fix(self, *_: Any) -> bool:
-        return False
-
-
-class NoReversal(CSVMProblem):
-    def _dual(self, node: Node) -> Dual:
-        dual = super()._dual(node)
-        given_up = self.first + np.flatnonzero(node.status < 0)
-        dual.lo[given_up] = dual.hi[given_up] = 0.0
-        return dual
-
-
-class NoShaving(CSVMProblem):
-    def _shave_interval(self, node: Node, *_: Any) -> tuple[Node, float]:
-        return node, -np.inf
-
-
-class NoTests(CSVMProblem):
-    def _test(self, node: Node, key: int, *_: Any) -> list[Node]:
-        return self._children(node, key)
-
-
-class AnyBudget(CSVMProblem):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.exact[:] = False
-
-
-class MostFractional(CSVMProblem):
-    def _candidates(self, node: Node, *rest: Any) -> list:
-        # Within [0, 0.89]: from 0.9 on the search takes an anchor as decided.
-        near = replace(node, u=0.89 * (1.0 - 2.0 * np.abs(node.u - 0.5)))
-        return super()._candidates(near, *rest)
-
-
-class NoRounding(CSVMProblem):
-    def _round(self, *_: Any) -> list:
-        return []
+"""(data, C, γ, budget, costs per class)."""
 
 
 def without_covariance(chosen: np.ndarray, share: float, u: np.ndarray, C: np.ndarray) -> None:
@@ -81,34 +41,30 @@ def without_covariance(chosen: np.ndarray, share: float, u: np.ndarray, C: np.nd
     C[:] = 0.0
 
 
-@contextmanager
-def no_game() -> Iterator[None]:
-    with patch.object(csvm.problem, "_FIRST_ROUNDS", 1), patch.object(csvm.problem, "_ROUNDS", 1):
-        yield
-
-
-def setting(module: Any, name: str, value: Any) -> Callable[[], AbstractContextManager]:
+def changed(module: Any, name: str, value: Any) -> Callable[[], AbstractContextManager]:
     return lambda: patch.object(module, name, value)
 
 
-PARTS: list[tuple[str, type[CSVMProblem], Callable[[], AbstractContextManager]]] = [
-    ("everything on", CSVMProblem, nullcontext),
-    ("the game: t from soft margins alone", CSVMProblem, no_game),
-    ("covariance of the sets", CSVMProblem,
-     setting(relaxations.drop_game, "average_in", without_covariance)),
-    ("re-split of the quadratic term", CSVMProblem,
-     setting(relaxations.drop_game, "_SPLIT_STEPS", 1)),
-    ("budgets taken as used up", AnyBudget, nullcontext),
-    ("fixing", NoFixing, nullcontext),
-    ("f ≤ 1 on anchors given up", NoReversal, nullcontext),
-    ("halving β below a width of 1/2", CSVMProblem,
-     setting(csvm.problem, "_BETA_SHARE", np.inf)),
-    ("shaving β", NoShaving, nullcontext),
-    ("testing children inside the node", NoTests, nullcontext),
-    ("branching on the largest u (most fractional instead)", MostFractional, nullcontext),
-    ("swaps around new incumbents", CSVMProblem, setting(csvm.problem, "_SWAP_WORK", 0)),
-    ("rounding in the tree", NoRounding, nullcontext),
-    ("the drop bound: base search", BaseSearch, nullcontext),
+def without(method: str, answer: Callable[..., Any]) -> Callable[[], AbstractContextManager]:
+    return changed(csvm.search.drop.DropSearch, method, answer)
+
+
+ON = Settings()
+PARTS: list[tuple[str, Settings, Callable[[], AbstractContextManager]]] = [
+    ("everything on", ON, nullcontext),
+    ("the drop search", replace(ON, chances=()), nullcontext),
+    ("the convex search", replace(ON, drop_first=True), nullcontext),
+    ("trials before a split of the convex search", replace(ON, probes=0), nullcontext),
+    ("twice as many trials as the split needs", replace(ON, spare=1.0), nullcontext),
+    ("the game: t from soft margins alone", replace(ON, first_rounds=1, rounds=1), nullcontext),
+    ("covariance of the sets", ON, changed(game, "average_in", without_covariance)),
+    ("re-split of the quadratic term", ON, changed(game, "_SPLIT_STEPS", 1)),
+    ("fixing", ON, without("_fix", lambda *_: False)),
+    ("halving β below a width of 1/2", replace(ON, width_share=np.inf), nullcontext),
+    ("shaving β", ON, without("_shave_interval", lambda self, node, goal: (node, -np.inf))),
+    ("swaps around new incumbents", replace(ON, swap_work=0), nullcontext),
+    ("reading incumbents from nodes", replace(ON, round_every=10**9), nullcontext),
+    ("all of it: plain bound, most violated anchor", BASE, nullcontext),
 ]
 
 
@@ -125,11 +81,13 @@ def main(arguments: list[str] | None = None) -> int:
     first: list[bnb.Result] = []
     print("| switched off | proven | largest gap | nodes, times | seconds, times |")
     print("| --- | --- | --- | --- | --- |")
-    for label, kind, context in PARTS:
+    for label, settings, context in PARTS:
         results = []
-        for name, C, gamma, budget in CASES:
+        for name, C, gamma, budget, per_class in CASES:
             with context():
-                problem = instances[name].problem(C, gamma, budget=budget, kind=kind)
+                problem = instances[name].problem(
+                    C, gamma, budget=budget, per_class=per_class, settings=settings
+                )
                 results.append(
                     bnb.solve(problem, branching="first", time_limit=options.limit)
                 )

@@ -11,6 +11,7 @@ from csvm.experiments.protocol import compress, cut
 from csvm.rates import threshold_count
 from csvm.search import CSVMProblem, Instance, Settings, slack_costs
 
+BASE = Settings(chances=(), probes=0)  # the plain convex bound, most violated anchor first
 COMPRESSED = 0.2  # share of pageBlocks that k-means keeps, per class
 
 

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from bnb.problem import Goal
 from csvm import formulation
 from csvm.search import CSVMProblem, Instance
+from relaxations.patience import FOR_EVER
 from relaxations.svm.bounds.convex import ConvexBound
 from relaxations.svm.solvers import SMOSolver
 
@@ -96,7 +97,7 @@ def attained(data: Arrays) -> float:
     if found is None:
         raise ValueError("no anchor may be given up, or the heuristics found nothing: no level")
     x = found.solutions[0][1]
-    return problem.finder.swaps(x, problem.check(x)[0], lambda: False)[0]
+    return problem.finder.swaps(x, problem.check(x)[0], FOR_EVER)[0]
 
 
 def tight_constants(data: Arrays, level: float) -> np.ndarray:
@@ -133,7 +134,7 @@ def _tight_constant(instance: Instance, anchor: int, level: float) -> float:
     constant = 2.0 * np.sqrt(level * instance.gram.diag[j]) + 2.0
     for _ in range(_ROUNDS):
         dual.p[j] = sign * (1.0 - constant)
-        solved = bound.apply(dual, t, np.inf, lambda: False, 1e-6)
+        solved = bound.apply(dual, t, np.inf, FOR_EVER, 1e-6)
         t = solved.t
         tau = -sign * t[j]
         if tau <= 0.0:

@@ -19,8 +19,7 @@ import bnb
 from csvm.datasets import NAMES
 from csvm.experiments import FULL
 
-from .base_search import BaseSearch
-from .csvm_instances import Instances
+from .csvm_instances import BASE, Instances
 from .measures import geometric_mean
 
 FIELDS = ("dataset", "C", "gamma", "status", "objective", "bound", "gap", "nodes", "seconds",
@@ -36,8 +35,8 @@ def done(path: Path) -> set[tuple[str, float, float]]:
 
 def run(instances: Instances, C: float, gamma: float, options: argparse.Namespace) -> dict:
     result = bnb.solve(
-        instances.problem(C, gamma), branching="first", time_limit=options.limit,
-        threads=options.threads,
+        instances.problem(C, gamma, per_class=options.costs == "class"), branching="first",
+        time_limit=options.limit, threads=options.threads,
     )
     row = {
         "dataset": instances.name, "C": C, "gamma": gamma, "status": result.status.value,
@@ -46,8 +45,8 @@ def run(instances: Instances, C: float, gamma: float, options: argparse.Namespac
     }
     if options.base_limit:
         base = bnb.solve(
-            instances.problem(C, gamma, kind=BaseSearch), branching="first",
-            time_limit=options.base_limit,
+            instances.problem(C, gamma, settings=BASE, per_class=options.costs == "class"),
+            branching="first", time_limit=options.base_limit,
         )
         row |= {"base_status": base.status.value, "base_gap": base.gap,
                 "base_nodes": base.nodes, "base_seconds": base.seconds}
@@ -91,6 +90,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--base-limit", type=float, default=0.0, metavar="SECONDS",
                         help="run the search without the drop bound next to it, for so long")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--costs", choices=("class", "point"), default="class",
+                        help="C in all for each class, as the paper has it, or C for every point")
     parser.add_argument("--full", action="store_true", help="pageBlocks without k-means")
     parser.add_argument("--csv", type=Path, default=Path("results/grid.csv"),
                         help="finished problems in it are not run again")

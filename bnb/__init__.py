@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+from relaxations import OutOfTimeError
+
+from .checkpoint import CheckpointWarning
 from .engine import STOP, Progress, solve
 from .indicator import IndicatorQP
 from .miqp import MIQP, solve_miqp
@@ -18,10 +21,12 @@ __all__ = [
     "MIQP",
     "STOP",
     "Candidate",
+    "CheckpointWarning",
     "CvxpySolver",
     "Evaluation",
     "Goal",
     "IndicatorQP",
+    "OutOfTimeError",
     "Problem",
     "Progress",
     "Reason",

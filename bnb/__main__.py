@@ -9,9 +9,12 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
+
+from relaxations.patience import calls_left_behind
 
 from .branching import RULES
 from .engine import solve
@@ -103,11 +106,23 @@ def _complain(text: str, code: int) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     _check_outputs(arguments)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        problem = read(arguments.model)
-    for warning in caught:
-        print(f"bnb: warning: {warning.message}", file=sys.stderr)
+    with _plain_warnings():
+        return _read_and_solve(arguments)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings as lines for people, without where in the source they come from."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: print(
+            f"bnb: warning: {message}", file=sys.stderr
+        )
+        yield
+
+
+def _read_and_solve(arguments: argparse.Namespace) -> int:
+    problem = read(arguments.model)
     stream = sys.stderr if arguments.json else sys.stdout
     if problem.maximize and not arguments.quiet:
         print("Maximisation: the search minimises the negated objective, and logs that.",
@@ -227,4 +242,9 @@ def _exit_code(result: Result) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    if calls_left_behind():  # nobody needs their answers any more: do not wait for them
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

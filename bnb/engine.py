@@ -11,23 +11,25 @@ import _thread
 import functools
 import math
 import queue as thread_queue
-import resource
 import signal
-import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from relaxations import OutOfTimeError
+
 from . import checkpoint as checkpoints
+from . import memory
 from .branching import PseudoCost, UserRule, make_rule
 from .log import SearchLog
 from .problem import (
@@ -94,17 +96,38 @@ class Options:
             value = _number(name, getattr(self, name))
             if not value > 0:
                 raise ValueError(f"{name} must be > 0, got {value!r}")
-        limit = self.node_limit
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise ValueError(f"node_limit must be an integer >= 1 or None, got {limit!r}")
-        if not isinstance(self.threads, int) or self.threads < 1:
-            raise ValueError(f"threads must be an integer >= 1, got {self.threads!r}")
+        for name, least in (("threads", 1), ("seed", 0), ("node_limit", 1)):
+            value = getattr(self, name)
+            if name == "node_limit" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+        if isinstance(self.verbose, str) or self.verbose not in (0, 1, 2):
+            raise ValueError(f"verbose must be 0, 1 or 2, got {self.verbose!r}")
         if self.selection not in SELECTIONS:
             raise ValueError(f"selection must be one of {SELECTIONS}, got {self.selection!r}")
-        if self.checkpoint is not None and not Path(self.checkpoint).absolute().parent.is_dir():
-            raise ValueError(f"checkpoint: there is no directory {Path(self.checkpoint).parent}")
-        if self.resume and self.checkpoint is None:
-            raise ValueError("resume=True needs checkpoint=PATH, the file to resume from")
+        for name in ("on_node", "on_incumbent"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise ValueError(f"{name} must be callable, got {getattr(self, name)!r}")
+        if self.log_stream is not None and not callable(getattr(self.log_stream, "write", None)):
+            raise ValueError(f"log_stream must be a text file to write to, got {self.log_stream!r}")
+        if self.memory_limit < math.inf and memory.resident_mib() is None:
+            raise ValueError("memory_limit: this system does not say how much memory is in use")
+        self._check_files()
+
+    def _check_files(self) -> None:
+        if self.checkpoint is None:
+            if self.resume:
+                raise ValueError("resume=True needs checkpoint=PATH, the file to resume from")
+            return
+        try:
+            path = Path(self.checkpoint)
+        except TypeError:
+            raise ValueError(f"checkpoint must be a path, got {self.checkpoint!r}") from None
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"checkpoint: there is no directory {path.parent}")
+        if path.is_dir():
+            raise ValueError(f"checkpoint: {path} is a directory, it must be a file")
 
 
 @functools.cache
@@ -133,7 +156,7 @@ def solve(problem: Problem, **options: Any) -> Result:
     node_limit : int, optional
         Nodes to evaluate at most.
     memory_limit : float
-        Resident memory of the process, in MiB.
+        Memory that the process may have resident at a time, in MiB.
     selection : {"best", "depth", "hybrid"}
         Node selection; "hybrid" dives until there is an incumbent.
     branching : {"pseudocost", "fractional", "first"} or callable
@@ -164,6 +187,11 @@ def solve(problem: Problem, **options: Any) -> Result:
     -------
     Result
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(
+            "problem must be a bnb.Problem, such as bnb.MIQP, bnb.SupportQP or bnb.IndicatorQP, "
+            f"got {type(problem).__name__}"
+        )
     try:
         checked = Options(**options)
     except TypeError as error:
@@ -181,7 +209,8 @@ def _watched_interrupts(threads: int) -> Iterator[None]:
     OSQP installs a signal handler of its own while it solves; two solves at once can leave it
     behind. A thread that waits for the signal does not depend on handlers.
     """
-    if threads == 1 or not hasattr(signal, "sigtimedwait"):
+    known = hasattr(signal, "sigtimedwait") and hasattr(signal, "pthread_sigmask")
+    if threads == 1 or not known:  # not on every system
         yield
         return
     over = threading.Event()
@@ -202,18 +231,14 @@ def _watched_interrupts(threads: int) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _resident_mib() -> float:
-    """Peak resident memory, the same unit on every system."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024**2 if sys.platform == "darwin" else 1024)
-
-
 class _Search:
     """One run: the open nodes, the incumbent and the counters."""
 
     def __init__(self, problem: Problem, options: Options) -> None:
         self.problem = problem
         self.options = options
+        # Taken before the search, which may leave notes in the problem.
+        self.fingerprint = problem.fingerprint() if options.checkpoint is not None else ""
         self.tolerance = Tolerance(options.gap, options.absolute_gap)
         self.rule = make_rule(options.branching)
         self.queue = NodeQueue(options.selection)
@@ -242,7 +267,7 @@ class _Search:
 
     def run(self) -> Result:
         """Search until the gap is closed or a limit is met, and report."""
-        self.log.start(f"Branch and bound: {self.problem.fingerprint()}")
+        self.log.start(f"Branch and bound: {self.problem}")
         with self._graceful_interrupt():
             try:
                 self._begin()
@@ -254,6 +279,8 @@ class _Search:
                 self.interrupted = True
             except UnboundedError:
                 self.unbounded = True
+            except OutOfTimeError:  # from the midst of a node, which stays open
+                self.reason = Reason.TIME
         if self.interrupted:
             self.reason = Reason.INTERRUPT
         result = self._result()
@@ -287,17 +314,27 @@ class _Search:
 
     def _begin(self) -> None:
         if self.options.start is not None:
-            self._offer("S", self.problem.accept(np.asarray(self.options.start, dtype=float)))
-            if self.x is None:
-                raise ValueError("start is not a feasible solution of the problem")
-        prepared = self._prepare()
+            self._offer_start()
         path = self.options.checkpoint
+        saved: checkpoints.Saved | None = None
         if self.options.resume and path is not None and Path(path).exists():
-            self._restore(checkpoints.read(Path(path), self.problem.fingerprint()))
+            saved = checkpoints.read(Path(path), self.fingerprint)
+        prepared = self._prepare()
+        if saved is not None:
+            self._restore(saved)
         else:
             self.root_bound = prepared
             self.queue.push(Node(self.problem.root(), prepared))
         self.begun = True
+
+    def _offer_start(self) -> None:
+        try:
+            x = self.problem.accept(np.asarray(self.options.start, dtype=float))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"start: {error}") from None
+        self._offer("S", x)
+        if self.x is None:
+            raise ValueError("start is not a feasible solution of the problem")
 
     def _prepare(self) -> float:
         """Let the problem presolve; returns its bound on the whole problem."""
@@ -442,6 +479,8 @@ class _Search:
         children = self._children(node, evaluation, candidate)
         goal = self._goal(probe=True)
         for child in children:
+            if goal.expired():
+                raise OutOfTimeError
             found = self._evaluate(self.problem, child, goal)
             self.probes += 1
             self.relaxation_seconds += found.seconds or 0.0
@@ -507,9 +546,13 @@ class _Search:
             self.reason = Reason.TIME
         elif options.node_limit is not None and self.nodes >= options.node_limit:
             self.reason = Reason.NODES
-        elif options.memory_limit < math.inf and _resident_mib() >= options.memory_limit:
+        elif self._memory_is_full():
             self.reason = Reason.MEMORY
         return self.reason is not None
+
+    def _memory_is_full(self) -> bool:
+        limit = self.options.memory_limit
+        return limit < math.inf and (memory.resident_mib() or 0.0) >= limit
 
     def _seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.started
@@ -550,22 +593,21 @@ class _Search:
 
     def _result(self) -> Result:
         bound = self._bound()
-        crossed = self.tolerance.crossed(self.objective, bound)
-        if self.x is not None:
-            bound = min(bound, self.objective)
         exhausted = not len(self.queue)
         if self.unbounded:
             status, bound = Status.UNBOUNDED, -math.inf
-        elif crossed:
-            status = Status.INVALID
-        elif self.tolerance.closed(self.objective, bound):
-            status, self.reason = Status.OPTIMAL, Reason.GAP
         elif self.x is not None:
-            status = Status.FEASIBLE
+            status = self.tolerance.verdict(self.objective, bound)
+            bound = min(bound, self.objective)
+            if status is Status.OPTIMAL:
+                self.reason = Reason.GAP
         elif exhausted and bound == math.inf:
             status = Status.INFEASIBLE
         else:
             status = Status.NO_SOLUTION
+        unproven = status in (Status.FEASIBLE, Status.NO_SOLUTION)
+        if unproven and self.reason is None and time.monotonic() >= self.deadline:
+            self.reason = Reason.TIME  # the last leaf had no time left for a better bound
         self._note("")
         return Result(
             status=status, reason=self.reason or Reason.EXHAUSTED, x=self._presented(),
@@ -583,7 +625,7 @@ class _Search:
         open_nodes = [*self.queue, *self.in_flight.values()]
         data = {
             "version": checkpoints.VERSION,
-            "fingerprint": self.problem.fingerprint(),
+            "fingerprint": self.fingerprint,
             "nodes": self.nodes, "pruned": self.pruned, "probes": self.probes,
             "created": self.created, "explored": self.explored,
             "settled": number(self.settled), "root_bound": number(self.root_bound),
@@ -596,27 +638,37 @@ class _Search:
                 for n in open_nodes
             ],
         }
-        checkpoints.write_atomically(Path(str(self.options.checkpoint)), data)
         self.saved = time.monotonic()
-
-    def _restore(self, data: dict[str, Any]) -> None:
         try:
-            self._take_over(data)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"resume: the checkpoint is incomplete ({error!r})") from error
-
-    def _take_over(self, data: dict[str, Any]) -> None:
-        self.nodes, self.pruned = data["nodes"], data["pruned"]
-        self.probes, self.created = data["probes"], data["created"]
-        self.explored, self.settled = data["explored"], float(data["settled"])
-        self.root_bound = float(data["root_bound"])
-        self.seconds_before = data["seconds"]
-        self.relaxation_seconds = data["relaxation_seconds"]
-        if isinstance(self.rule, PseudoCost):
-            self.rule.restore(data["pseudocosts"])
-        for state, bound, depth, number, parent, weight in data["open"]:
-            self.queue.push(
-                Node(self.problem.decode(state), float(bound), depth, number, parent, weight)
+            checkpoints.write_atomically(Path(str(self.options.checkpoint)), data)
+        except OSError as error:  # no reason to lose the search itself
+            warnings.warn(
+                f"the checkpoint {self.options.checkpoint} could not be written: {error}",
+                checkpoints.CheckpointWarning, stacklevel=2,
             )
-        if data["x"] is not None:
-            self._offer("S", np.asarray(data["x"], dtype=float))
+
+    def _restore(self, saved: checkpoints.Saved) -> None:
+        self.nodes, self.pruned = saved.count("nodes"), saved.count("pruned")
+        self.probes, self.created = saved.count("probes"), saved.count("created")
+        self.explored, self.settled = saved.seconds("explored"), saved.number("settled")
+        self.root_bound = saved.number("root_bound")
+        self.seconds_before = saved.seconds("seconds")
+        self.relaxation_seconds += saved.seconds("relaxation_seconds")
+        if isinstance(self.rule, PseudoCost):
+            self.rule.restore(saved.pseudocosts())
+        for node in saved.open_nodes(self.problem.decode):
+            self.queue.push(node)
+        x = saved.solution()
+        if x is not None:
+            self._restore_incumbent(x, saved)
+
+    def _restore_incumbent(self, x: np.ndarray, saved: checkpoints.Saved) -> None:
+        try:
+            objective, violation = self.problem.check(x)
+        except (ValueError, IndexError) as error:
+            raise saved.damaged(f"its solution x: {error}") from None
+        if not violation <= self.options.feasibility:
+            raise saved.damaged(f"its solution x breaks the constraints by {violation:g}")
+        if self.tolerance.crossed(objective, min(self.settled, self.queue.lowest_bound())):
+            raise saved.damaged("its bounds lie above the objective of its solution x")
+        self._offer("S", x)

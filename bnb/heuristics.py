@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from relaxations import OutOfTimeError
+
 from .local_search import BinaryLocalSearch
 from .problem import Goal
 
@@ -40,9 +42,9 @@ class Finder:
         """Round and dive from the first relaxation."""
         if goal.incumbent is not None:
             self.best, self.best_x = goal.objective, goal.incumbent
-        return self.round(x) + self._dive(x, goal)
+        return self.round(x, goal) + self._dive(x, goal)
 
-    def at_node(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> Found:
+    def at_node(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, goal: Goal) -> Found:
         """Round the node's relaxation: if it is almost whole or there is no incumbent, else now
         and then."""
         problem = self._problem
@@ -52,24 +54,31 @@ class Finder:
         due = problem.evaluations % 10 == 0 or self.best_x is None
         if fractional.sum() > 2 and not due:
             return []
-        return self._round_within(x, lb, ub)
+        return self._round_within(x, lb, ub, goal)
 
-    def round(self, x: np.ndarray) -> Found:
+    def round(self, x: np.ndarray, goal: Goal) -> Found:
         """Fix and propagate within the root's bounds, then complete."""
         box = self._problem.root()
-        return self._round_within(x, box.lb, box.ub)
+        return self._round_within(x, box.lb, box.ub, goal)
 
-    def _round_within(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> Found:
+    def _round_within(
+        self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, goal: Goal
+    ) -> Found:
         found: Found = []
-        fixed = self._problem.fix_and_propagate(x, lb, ub)
+        fixed = self._problem.fix_and_propagate(x, lb, ub, goal.patience)
         if fixed is not None:
-            self._complete(*fixed, "R", found)
+            self._complete(*fixed, "R", found, goal)
         return found
 
-    def _complete(self, lb: np.ndarray, ub: np.ndarray, source: str, found: Found) -> None:
-        """Give the continuous variables their best values for fixed integers."""
+    def _complete(
+        self, lb: np.ndarray, ub: np.ndarray, source: str, found: Found, goal: Goal
+    ) -> None:
+        """Give the continuous variables their best values for fixed integers, if there is time."""
         problem = self._problem
-        x = lb if problem.is_integer.all() else problem.complete(lb, ub).x
+        try:
+            x = lb if problem.is_integer.all() else problem.complete(lb, ub, goal.patience).x
+        except OutOfTimeError:
+            return
         self._keep(source, problem.snap(x, lb, ub), found)
 
     def _dive(self, x: np.ndarray, goal: Goal) -> Found:
@@ -80,7 +89,7 @@ class Finder:
         for _ in range(12):
             open_ = np.flatnonzero(problem.is_integer & (lb < ub))
             if not open_.size:
-                self._complete(lb, ub, "D", found)
+                self._complete(lb, ub, "D", found, goal)
                 break
             if goal.expired():
                 break
@@ -89,7 +98,10 @@ class Finder:
             lb[take] = ub[take] = np.clip(np.round(x[take]), lb[take], ub[take])
             if not problem.propagate(lb, ub):
                 break
-            solution = problem.relax_plainly(lb, ub, self.best)
+            try:
+                solution = problem.relax_plainly(lb, ub, self.best, goal.patience)
+            except OutOfTimeError:
+                break
             if solution.bound >= self.best:
                 break
             x = solution.x
@@ -109,7 +121,8 @@ class Finder:
         for run in range(_ANNEAL_RUNS):
             if goal.expired():
                 break
-            self._keep("L", search.run(self.best_x, moves, goal.seed + run), found)
+            best = search.run(self.best_x, moves, goal.seed + run, goal.expired)
+            self._keep("L", best, found)
         return found
 
     def swap(self, goal: Goal) -> Found:
@@ -127,7 +140,7 @@ class Finder:
             if pair is None:
                 break
             tried.add(pair)
-            trials += self._try_swap(*pair, found)
+            trials += self._try_swap(*pair, found, goal)
         return found
 
     def _swaps(self) -> Iterator[tuple[int, int]]:
@@ -153,7 +166,7 @@ class Finder:
             for i in leaving:
                 yield int(i), int(j)
 
-    def _try_swap(self, out: int, into: int, found: Found) -> bool:
+    def _try_swap(self, out: int, into: int, found: Found, goal: Goal) -> bool:
         """Switch one off (-1: none) and another on, and complete; False if the rows forbid it."""
         problem = self._problem
         assert self.best_x is not None
@@ -167,5 +180,5 @@ class Finder:
         lb[whole] = ub[whole] = values[whole]
         if not problem.propagate(lb, ub):
             return False
-        self._complete(lb, ub, "L", found)
+        self._complete(lb, ub, "L", found, goal)
         return True

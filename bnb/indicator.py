@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from relaxations import Patience
+
 from . import validation
 from .miqp import MIQP, Box
 from .problem import Candidate, Evaluation
@@ -126,7 +128,7 @@ class IndicatorQP(MIQP):
             violation = max(violation, float((-slack[claimed]).max(initial=0.0)))
         return objective, violation
 
-    def _recession(self) -> bool:
+    def _recession(self, patience: Patience) -> bool:
         """Not known: enforced rows, which are not rows of A, may stop the fall."""
         return False
 
@@ -149,7 +151,7 @@ class IndicatorQP(MIQP):
         return [enforced, given_up]
 
     def fix_and_propagate(
-        self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
+        self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, patience: Patience
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Claim the rows that hold best until every group is satisfied; give up the others."""
         slack = self._G @ x[: self._n] - self._b

@@ -8,11 +8,17 @@ is, and are accepted by the usual Metropolis rule.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numba
 import numpy as np
 import scipy.sparse as sp
 
 _CHAIN = 8
+_COLD = 1e-4
+"""The last temperature as a share of the first."""
+_WORK = 1e8
+"""Steps between two looks at the clock."""
 
 
 @numba.njit(nogil=True, cache=True)
@@ -61,23 +67,22 @@ def _repair_choice(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def _anneal(  # type: ignore[no-untyped-def]
-    seed, moves, hot, cold, P, q, l, u, rp, ri, rd, cp, ci, cd, movable, x  # noqa: E741
-):
-    """Anneal from the feasible point x; returns the best point and objective difference."""
+def _seed(seed):  # type: ignore[no-untyped-def]
+    """Seed numba's own generator."""
     np.random.seed(seed)
+
+
+@numba.njit(nogil=True, cache=True)
+def _anneal(  # type: ignore[no-untyped-def]
+    moves, temperature, cooling, value, best_value, P, l, u, rp, ri, rd, cp, ci, cd,  # noqa: E741
+    movable, x, gradient, activity, best,
+):
+    """Some moves from x, in place; the temperature, the objective there and the best one, both
+    relative to the start's."""
     m = len(l)
-    gradient = P @ x + q
-    activity = np.zeros(m)
-    for i in range(m):
-        for k in range(rp[i], rp[i + 1]):
-            activity[i] += rd[k] * x[ri[k]]
-    best, best_value, value = x.copy(), 0.0, 0.0
     chain = np.empty(_CHAIN, dtype=np.int64)
     touched = np.empty(_CHAIN * m + 1, dtype=np.int64)
     free = np.flatnonzero(movable)
-    cooling = (cold / hot) ** (1.0 / moves)
-    temperature = hot
     for _ in range(moves):
         temperature *= cooling
         j = free[np.random.randint(len(free))]
@@ -109,7 +114,7 @@ def _anneal(  # type: ignore[no-untyped-def]
         else:
             for t in range(length - 1, -1, -1):
                 _flip(chain[t], x, gradient, activity, P, cp, ci, cd)
-    return best
+    return temperature, value, best_value
 
 
 class BinaryLocalSearch:
@@ -120,18 +125,31 @@ class BinaryLocalSearch:
         u: np.ndarray, movable: np.ndarray,
     ) -> None:
         columns = sp.csc_matrix(A)
+        self._q, self._A = q, A
         self._data = (
-            np.ascontiguousarray(P.toarray()), q, l, u, A.indptr, A.indices, A.data,
+            np.ascontiguousarray(P.toarray()), l, u, A.indptr, A.indices, A.data,
             columns.indptr, columns.indices, columns.data, movable,
         )
+        self._at_once = max(1, int(_WORK / (_CHAIN * (len(q) + A.nnz / len(q)))))
         # Temperatures between "takes typical single flips" and "takes hardly anything".
         typical = np.abs(0.5 * np.diag(self._data[0]) + np.abs(q)) + 1e-9
         spread = np.sqrt((self._data[0] ** 2).sum(axis=1).mean())
         self._hot = 0.2 * float(np.median(typical) + spread)
 
-    def run(self, x: np.ndarray, moves: int, seed: int) -> np.ndarray:
+    def run(
+        self, x: np.ndarray, moves: int, seed: int, expired: Callable[[], bool]
+    ) -> np.ndarray:
         """The best point found in one annealing run from the feasible binary point x."""
-        start = np.round(x)
-        return np.asarray(
-            _anneal(seed, moves, self._hot, 1e-4 * self._hot, *self._data, start)
-        )
+        x = np.round(x)
+        gradient, activity, best = self._data[0] @ x + self._q, self._A @ x, x.copy()
+        cooling = _COLD ** (1.0 / moves)
+        temperature, value, best_value = self._hot, 0.0, 0.0
+        _seed(seed)
+        while moves > 0 and not expired():
+            some = min(moves, self._at_once)
+            temperature, value, best_value = _anneal(
+                some, temperature, cooling, value, best_value, *self._data, x, gradient, activity,
+                best,
+            )
+            moves -= some
+        return best

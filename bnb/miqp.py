@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,20 +11,30 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from relaxations import QP, OSQPWorkspace, Pairs, PerspectiveWorkspace, ReducedSolver, Solution
+from relaxations import (
+    QP,
+    OSQPWorkspace,
+    OutOfTimeError,
+    Pairs,
+    Patience,
+    PerspectiveWorkspace,
+    ReducedSolver,
+    Solution,
+    workspace_for,
+)
 
 from . import heuristics, validation
-from .engine import solve
+from .engine import STOP, solve
 from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
 from .propagation import Propagator
 from .recession import falls_forever
 from .result import Result, Status
 from .strengthen import Strengthener, free_curvature
-from .structure import find_structure, tighten_coefficients
+from .structure import find_structure, round_rows, tighten_coefficients
 
 _INTEGRAL = 1e-6
 _WIDE = 1e6  # bounds beyond this are of little use to certify with: curvature is better
-_INFINITE = 1e20
+_WHOLE = 2.0**53  # beyond this floats do not hold all integers, and nothing can be split
 
 Warm = tuple[np.ndarray, np.ndarray]
 """A point and row multipliers to start a relaxation from."""
@@ -71,6 +80,11 @@ class MIQP(Problem):
     array([1., 0.])
     """
 
+    scratch = frozenset({
+        "_box", "_pairs", "_rows", "_propagator", "_plain_qp", "_strong_qp", "_scale", "_plain",
+        "_reduced", "_strong", "_bottomless", "_seconds", "evaluations",
+    })
+
     def __init__(
         self,
         P: Any,
@@ -94,16 +108,14 @@ class MIQP(Problem):
         m = self.A.shape[0]
         self.l = validation.vector("l", l, m, -np.inf, infinite=True)
         self.u = validation.vector("u", u, m, np.inf, infinite=True)
-        validation.ordered("l", self.l, "u", self.u)
+        validation.interval("l", self.l, "u", self.u)
         self.binary = validation.index_set("binary", binary, n)
         self.is_integer = np.zeros(n, dtype=bool)
         self.is_integer[validation.index_set("integer", integer, n)] = True
         self.is_integer[self.binary] = True
         self.lb = validation.vector("lb", lb, n, -np.inf, infinite=True)
         self.ub = validation.vector("ub", ub, n, np.inf, infinite=True)
-        self.lb[self.lb <= -_INFINITE] = -np.inf
-        self.ub[self.ub >= _INFINITE] = np.inf
-        validation.ordered("lb", self.lb, "ub", self.ub)
+        validation.interval("lb", self.lb, "ub", self.ub)
         self.lb[self.binary] = np.maximum(self.lb[self.binary], 0.0)
         self.ub[self.binary] = np.minimum(self.ub[self.binary], 1.0)
         self.constant = float(validation.vector("constant", constant, 1)[0])
@@ -113,9 +125,10 @@ class MIQP(Problem):
         self._plain_qp: QP | None = None
         self._strong_qp: QP | None = None
         self._scale = np.ones(n)
-        self._plain: OSQPWorkspace | None = None
+        self._plain: OSQPWorkspace | PerspectiveWorkspace | None = None
         self._reduced: ReducedSolver | None = None
         self._strong: OSQPWorkspace | PerspectiveWorkspace | None = None
+        self._bottomless = False
         self._seconds = 0.0
         self.evaluations = 0
 
@@ -138,17 +151,17 @@ class MIQP(Problem):
         objective = 0.5 * float(x @ (self.P @ x)) + float(self.q @ x) + self.constant
         return objective, violation
 
-    def fingerprint(self) -> str:
-        """Size and a digest of the data."""
-        digest = hashlib.sha256()
-        for part in (self.P.data, self.P.indices, self.P.indptr, self.q, self.A.data,
-                     self.A.indices, self.A.indptr, self.l, self.u, self.lb, self.ub,
-                     self.is_integer, self.constant):
-            digest.update(np.ascontiguousarray(part).tobytes())
+    def __str__(self) -> str:
         return (
-            f"MIQP, {len(self.q)} variables ({int(self.is_integer.sum())} integer), "
-            f"{self.A.shape[0]} rows, data {digest.hexdigest()[:12]}"
+            f"{type(self).__name__}, {len(self.q)} variables "
+            f"({int(self.is_integer.sum())} integer), {self.A.shape[0]} rows"
         )
+
+    def accept(self, x: np.ndarray) -> np.ndarray:
+        """A solution as it is, if its shape is right."""
+        if np.shape(x) != self.q.shape:
+            raise ValueError(f"a solution must have shape {self.q.shape}, got {np.shape(x)}")
+        return x
 
     # -- presolve ---------------------------------------------------------------------------
 
@@ -158,14 +171,16 @@ class MIQP(Problem):
         # Nothing is left from an earlier search, so that runs repeat.
         self._plain = self._reduced = self._strong = self._strong_qp = None
         self.evaluations = 0
-        if not self._presolve():
+        if not self._presolve(goal.patience):
             return Evaluation(np.inf)
         assert self._box is not None and self._plain_qp is not None
-        if self._recession():
+        falls = self._recession(goal.patience)
+        if falls:
             return self._unbounded_or_infeasible(goal)
+        self._bottomless = falls is None
         begin = time.perf_counter()
         first = self.plain.solve(
-            self._box.lb, self._box.ub, slack=self._slack(goal, np.inf), deadline=goal.deadline
+            self._box.lb, self._box.ub, slack=self._slack(goal, np.inf), patience=goal.patience
         )
         self._seconds += time.perf_counter() - begin
         if first.bound == np.inf:
@@ -176,24 +191,25 @@ class MIQP(Problem):
         bound = self._strengthen(first, finder, solutions, goal)
         return Evaluation(bound, solutions, seconds=self._seconds)
 
-    def _presolve(self) -> bool:
+    def _presolve(self, patience: Patience) -> bool:
         """Tighten bounds and coefficients and find switches; False if proven infeasible."""
         lb, ub = self.lb.copy(), self.ub.copy()
         lb[self.is_integer] = np.ceil(lb[self.is_integer] - _INTEGRAL)
         ub[self.is_integer] = np.floor(ub[self.is_integer] + _INTEGRAL)
-        if np.any(lb > ub):
+        l, u = round_rows(self.A, self.l, self.u, self.is_integer)  # noqa: E741
+        if np.any(lb > ub) or np.any(l > u):
             return False
-        self._propagator = Propagator(self.A, self.l, self.u, self.is_integer)
-        if not self.propagate(lb, ub, rounds=50):
+        self._propagator = Propagator(self.A, l, u, self.is_integer)
+        if not patience.run(lambda: self.propagate(lb, ub, rounds=50), 50.0 * self.A.nnz):
             return False
         self._box = Box(lb, ub)
         switchable = self.is_integer & (lb >= 0) & (ub <= 1)
-        A, u = tighten_coefficients(self.A, self.l, self.u, lb, ub, switchable)
-        square = free_curvature(self.P, (lb < -_WIDE) | (ub > _WIDE))
+        A, u = tighten_coefficients(self.A, l, u, lb, ub, switchable)
+        square = free_curvature(self.P, (lb < -_WIDE) | (ub > _WIDE), patience)
         self._plain_qp = QP(
-            self.P - sp.diags(2.0 * square), self.q, A, self.l, u, square, constant=self.constant
+            self.P - sp.diags(2.0 * square), self.q, A, l, u, square, constant=self.constant
         )
-        found = find_structure(A, self.l, u, lb, ub, switchable, self.is_integer)
+        found = find_structure(A, l, u, lb, ub, switchable, self.is_integer)
         self._pairs, self._rows = found.pairs.joined(self._links), found.rows
         return True
 
@@ -210,33 +226,42 @@ class MIQP(Problem):
         if bound >= self._cutoff(finder, goal):
             return bound
         solutions += finder.anneal(goal)
-        for qp, scale, point in builder.proposals(first.x, goal):
-            self._seconds += builder.take_seconds()
-            if qp is not None:
-                workspace = self._workspace(qp, scale)
-                begin = time.perf_counter()
-                found = workspace.solve(
-                    self._box.lb, self._box.ub, cutoff=self._cutoff(finder, goal),
-                    slack=self._slack(goal, finder.best), warm=_fitting(self._box.warm, qp),
-                    deadline=goal.deadline,
-                )
-                self._seconds += time.perf_counter() - begin
-                if found.bound > bound:
-                    bound = found.bound
-                    self._strong, self._strong_qp, self._scale = workspace, qp, scale
-                    self._box.warm = (found.x, found.y)
-                solutions += finder.round(found.x)
-            if point is not None:
-                solutions += finder.round(point)
-            builder.tell(bound, self._cutoff(finder, goal))
-            if bound >= self._cutoff(finder, goal) or goal.expired():
-                break
+        try:
+            for qp, scale, point in builder.proposals(first.x, goal):
+                self._seconds += builder.take_seconds()
+                if qp is not None:
+                    bound = self._try_relaxation(qp, scale, bound, finder, solutions, goal)
+                if point is not None:
+                    solutions += finder.round(point, goal)
+                builder.tell(bound, self._cutoff(finder, goal))
+                if bound >= self._cutoff(finder, goal) or goal.expired():
+                    break
+        except OutOfTimeError:  # the relaxation there is has to do
+            return bound
         if bound < self._cutoff(finder, goal):
             solutions += finder.swap(goal)
         return bound
 
-    def _workspace(self, qp: QP, scale: np.ndarray) -> OSQPWorkspace | PerspectiveWorkspace:
-        return PerspectiveWorkspace(qp, scale) if len(qp.pairs) else OSQPWorkspace(qp)
+    def _try_relaxation(
+        self, qp: QP, scale: np.ndarray, bound: float, finder: heuristics.Finder,
+        solutions: list[tuple[str, np.ndarray]], goal: Goal,
+    ) -> float:
+        """Solve the root with another relaxation and keep it if it is better: the best bound."""
+        assert self._box is not None
+        workspace = workspace_for(qp, scale)
+        begin = time.perf_counter()
+        found = workspace.solve(
+            self._box.lb, self._box.ub, cutoff=self._cutoff(finder, goal),
+            slack=self._slack(goal, finder.best), warm=_fitting(self._box.warm, qp),
+            patience=goal.patience,
+        )
+        self._seconds += time.perf_counter() - begin
+        if found.bound > bound:
+            bound = found.bound
+            self._strong, self._strong_qp, self._scale = workspace, qp, scale
+            self._box.warm = (found.x, found.y)
+        solutions += finder.round(found.x, goal)
+        return bound
 
     def _cutoff(self, finder: heuristics.Finder, goal: Goal) -> float:
         return goal.tolerance.cutoff(min(finder.best, goal.objective))
@@ -246,22 +271,29 @@ class MIQP(Problem):
         known = min(objective, goal.objective)
         return 0.1 * goal.tolerance.slack(known) if np.isfinite(known) else 1e-6
 
-    def _recession(self) -> bool:
-        """Whether the continuous relaxation falls without end along some feasible direction."""
+    def _recession(self, patience: Patience) -> bool | None:
+        """Whether the continuous relaxation falls without end along some feasible direction.
+
+        None if it does so up to rounding only.
+        """
         box = self.root()
         if np.all(np.isfinite(box.lb) & np.isfinite(box.ub)):
             return False
-        return falls_forever(self.P, self.q, self.A, self.l, self.u, box.lb, box.ub)
+        endless = np.flatnonzero(np.isinf(box.lb) | np.isinf(box.ub))
+        if validation.eigenvalues_exceed(self.P, endless, 1e-8 * float(abs(self.P).max())):
+            return False  # every direction of theirs is curved
+        return falls_forever(self.P, self.q, self.A, self.l, self.u, box.lb, box.ub, patience)
 
     def _unbounded_or_infeasible(self, goal: Goal) -> Evaluation:
         """With a direction to fall along for ever, all depends on whether there is any point."""
-        box = self.root()
+        box, n = self.root(), len(self.q)
+        # Of all points one near zero: without an objective a search has no reason to end.
         points = MIQP(
-            None, np.zeros(len(self.q)), self.A, self.l, self.u, lb=box.lb, ub=box.ub,
+            sp.identity(n), np.zeros(n), self.A, self.l, self.u, lb=box.lb, ub=box.ub,
             integer=self.is_integer,
         )
         left = goal.deadline - time.monotonic()
-        found = solve(points, time_limit=max(left, 1e-3), absolute_gap=1.0)
+        found = solve(points, time_limit=max(left, 1e-3), on_incumbent=lambda _: STOP)
         if found.x is not None:
             raise UnboundedError
         return Evaluation(np.inf if found.status is Status.INFEASIBLE else -np.inf)
@@ -285,10 +317,12 @@ class MIQP(Problem):
         if self._is_leaf(lb, ub):
             solutions.append(("N", self.snap(found.x, lb, ub)))
             return Evaluation(found.bound, solutions, seconds=self._seconds, removed=removed)
-        candidates = self._candidates(found.x, lb, ub)
+        # Where there is no bound to hope for, splitting would never end.
+        hopeless = found.bound == -np.inf and self._bottomless
+        candidates = [] if hopeless else self._candidates(found.x, lb, ub)
         if not goal.probe:
             finder = heuristics.Finder(self, goal.objective, goal.incumbent)
-            solutions = finder.at_node(found.x, lb, ub)
+            solutions = finder.at_node(found.x, lb, ub, goal)
         data = Box(lb, ub, (found.x, found.y))
         return Evaluation(
             found.bound, solutions, candidates, data, seconds=self._seconds, removed=removed
@@ -310,7 +344,7 @@ class MIQP(Problem):
         if not self.propagate(lb, ub):
             found.bound = np.inf
         elif self._is_leaf(lb, ub):
-            leaf = self.complete(lb, ub)
+            leaf = self.complete(lb, ub, goal.patience)
             leaf.bound = max(leaf.bound, found.bound)
             found = leaf
         return found, goal.cutoff
@@ -320,7 +354,7 @@ class MIQP(Problem):
     ) -> Solution:
         """The strong relaxation; at a leaf the plain one, which is exact there."""
         if self._is_leaf(lb, ub):
-            return self.complete(lb, ub)
+            return self.complete(lb, ub, goal.patience)
         begin = time.perf_counter()
         relaxation, qp = (
             (self._strong, self._strong_qp) if self._strong is not None
@@ -329,33 +363,38 @@ class MIQP(Problem):
         assert relaxation is not None and qp is not None
         found = relaxation.solve(
             lb, ub, cutoff=goal.cutoff, slack=self._slack(goal, np.inf), warm=_fitting(warm, qp),
-            deadline=goal.deadline,
+            patience=goal.patience,
         )
         self._seconds += time.perf_counter() - begin
+        if found.bound == -np.inf:  # variables without end ask for accuracy
+            sharp = self.complete(lb, ub, goal.patience)
+            found = sharp if sharp.bound > -np.inf else found
         return found
 
     @property
-    def plain(self) -> OSQPWorkspace:
+    def plain(self) -> OSQPWorkspace | PerspectiveWorkspace:
         """The relaxation as it was given, made when first needed."""
         if self._plain is None:
             assert self._plain_qp is not None
-            self._plain = OSQPWorkspace(self._plain_qp)
+            self._plain = workspace_for(self._plain_qp, np.ones(self._plain_qp.n))
         return self._plain
 
-    def relax_plainly(self, lb: np.ndarray, ub: np.ndarray, cutoff: float) -> Solution:
+    def relax_plainly(
+        self, lb: np.ndarray, ub: np.ndarray, cutoff: float, patience: Patience
+    ) -> Solution:
         """The relaxation as it was given, for heuristics."""
         begin = time.perf_counter()
-        found = self.plain.solve(lb, ub, cutoff=cutoff, slack=1e-3 * abs(cutoff))
+        found = self.plain.solve(lb, ub, cutoff=cutoff, slack=1e-3 * abs(cutoff), patience=patience)
         self._seconds += time.perf_counter() - begin
         return found
 
-    def complete(self, lb: np.ndarray, ub: np.ndarray) -> Solution:
+    def complete(self, lb: np.ndarray, ub: np.ndarray, patience: Patience) -> Solution:
         """Best values of the continuous variables for fixed integers, accurately."""
         begin = time.perf_counter()
         if self._reduced is None:
             assert self._plain_qp is not None
             self._reduced = ReducedSolver(self._plain_qp)
-        found = self._reduced.solve(lb, ub)
+        found = self._reduced.solve(lb, ub, patience)
         self._seconds += time.perf_counter() - begin
         return found
 
@@ -364,10 +403,12 @@ class MIQP(Problem):
         return self._propagator.tighten(lb, ub, rounds)
 
     def fix_and_propagate(
-        self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
+        self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, patience: Patience
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Bounds with every integer fixed near x, or None if that failed."""
-        return self._propagator.fix(x, lb, ub)
+        fixed = self._propagator.fix(x, lb, ub, patience)
+        # The rows are not all that a subclass knows.
+        return fixed if fixed is not None and self.propagate(*fixed) else None
 
     def snap(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> np.ndarray:
         """Round what must be whole and clip to the bounds."""
@@ -397,7 +438,7 @@ class MIQP(Problem):
 
     def _candidates(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> list[Candidate]:
         """Fractional integers, most fractional first; if there are none, any that is not fixed."""
-        open_ = np.flatnonzero(self.is_integer & (lb < ub))
+        open_ = np.flatnonzero(self.is_integer & (lb < ub) & (np.abs(x) < _WHOLE))
         part = x[open_] - np.floor(x[open_])
         part = np.clip(part, 0.0, 1.0)
         fraction = np.minimum(part, 1.0 - part)
@@ -423,7 +464,7 @@ class MIQP(Problem):
         other = copy.copy(self)
         other._plain = other._reduced = None
         if self._strong_qp is not None:
-            other._strong = self._workspace(self._strong_qp, self._scale)
+            other._strong = workspace_for(self._strong_qp, self._scale)
         return other
 
     def encode(self, state: Box) -> dict[str, Any]:
@@ -439,7 +480,14 @@ class MIQP(Problem):
         lb, ub = self.lb.copy(), self.ub.copy()
         for name, array in (("lb", lb), ("ub", ub)):
             positions, values = data[name]
-            array[np.array(positions, dtype=int)] = values
+            places = validation.index_set(f"{name} of the node", positions, len(array))
+            if len(places) != len(positions):
+                raise ValueError(f"{name} of the node names a position twice")
+            array[positions] = validation.vector(f"{name} of the node", values, len(places))
+        slack = 1e-6 * (1.0 + np.abs(np.where(np.isfinite(self.lb), self.lb, 0.0)))
+        room = 1e-6 * (1.0 + np.abs(np.where(np.isfinite(self.ub), self.ub, 0.0)))
+        if np.any(lb < self.lb - slack) or np.any(ub > self.ub + room) or np.any(lb > ub):
+            raise ValueError("bounds of the node are not within those of the problem")
         return Box(lb, ub)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from relaxations import Patience
+
+from .digest import UnknownDataError, digest
 from .result import Tolerance
 
 State = Any
@@ -104,9 +106,14 @@ class Goal:
     interrupted: Callable[[], bool] = lambda: False
     tolerance: Tolerance = field(default_factory=Tolerance)
 
+    @property
+    def patience(self) -> Patience:
+        """The deadline and the interruption, for `relaxations`."""
+        return Patience(self.deadline, self.interrupted)
+
     def expired(self) -> bool:
         """Whether long work inside an evaluation should wind up with what it has."""
-        return self.interrupted() or time.monotonic() >= self.deadline
+        return self.patience.expired()
 
 
 class RestartError(Exception):
@@ -134,10 +141,20 @@ class Problem(ABC):
 
     Four methods are needed. The others have defaults: override `prepare` for work done once,
     `present` and `accept` when the user's solutions are only a part of yours, `encode` and
-    `decode` when a state is not plain JSON (they serve checkpoints), `worker` when evaluations
-    cannot share data between threads, and `fingerprint` so that a checkpoint of other data is
-    refused.
+    `decode` when a state is not plain JSON (they serve checkpoints), and `worker` when evaluations
+    cannot share data between threads.
+
+    All attributes count as the problem's data: a checkpoint of a problem with other data is
+    refused. Name in `scratch` those that a search changes. Code is not compared: do not resume
+    after a change of the methods.
     """
+
+    scratch: ClassVar[frozenset[str]] = frozenset()
+    """Attributes that do not decide the answer, such as what evaluations note down for speed."""
+
+    def __str__(self) -> str:
+        """What is solved, for the log."""
+        return type(self).__name__
 
     @abstractmethod
     def root(self) -> State:
@@ -145,7 +162,11 @@ class Problem(ABC):
 
     @abstractmethod
     def evaluate(self, state: State, goal: Goal) -> Evaluation:
-        """Bound a node, look for solutions, and say how it could be split."""
+        """Bound a node, look for solutions, and say how it could be split.
+
+        Long work should look at `goal.expired()` and wind up, or raise `bnb.OutOfTimeError`: the
+        node then stays open and the search ends.
+        """
 
     @abstractmethod
     def branch(
@@ -191,5 +212,32 @@ class Problem(ABC):
         return data
 
     def fingerprint(self) -> str:
-        """Identifies the data, for checkpoints."""
-        return type(self).__name__
+        """Identifies the problem, for checkpoints: its class and all that decides its answer.
+
+        Nothing has to be declared for it, so nothing can be forgotten: an attribute that is
+        missing from `scratch` can only make a checkpoint be refused.
+
+        Raises
+        ------
+        UnknownDataError
+            An attribute is of a kind that cannot be compared, such as a function.
+        """
+        try:
+            return f"{self}, data {digest([type(self), self._data()])[:32]}"
+        except UnknownDataError as error:
+            raise UnknownDataError(
+                f"a {type(self).__name__} cannot be checkpointed, since there is no telling "
+                f"whether it is the same problem on resume: of its attributes, {error}. Name "
+                "the attribute in `scratch` if it does not decide the answer, or override "
+                "`fingerprint`"
+            ) from None
+
+    def _data(self) -> dict[str, Any]:
+        """The attributes of the classes, unless they are methods and the like, and the instance."""
+        data: dict[str, Any] = {}
+        for owner in reversed(type(self).__mro__):
+            data |= {name: value for name, value in vars(owner).items()
+                     if not (name.startswith("__") or hasattr(value, "__get__"))}
+        data |= vars(self)
+        names = data.keys() - self.scratch - {"scratch", "_abc_impl"}
+        return {name: data[name] for name in sorted(names)}

@@ -6,9 +6,13 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
+from relaxations import Patience
+
 _ROUNDS = 10
 _TOLERANCE = 1e-6
 """A row must be missed by more than this (relative to its terms) to prove infeasibility."""
+_WORK = 1e7
+"""Coefficients that may be looked at, times rounds, between two looks at the clock."""
 _TIGHTEN = 1e-3
 """A continuous bound must shrink its interval by this share to count as news."""
 
@@ -146,17 +150,21 @@ class Propagator:
         )
 
     def fix(
-        self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
+        self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, patience: Patience
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Bounds with every integer fixed near x, or None at a dead end.
+        """Bounds with every integer fixed near x, or None at a dead end or when time is up.
 
         The largest go first: what is switched on claims its place before what is off.
         """
         lb, ub = lb.copy(), ub.copy()
         whole = np.flatnonzero(self._integer)
         order = whole[np.argsort(-x[whole], kind="stable")]
-        done = _fix(
-            self._A.data, self._A.indices, self._A.indptr, self._l, self._u, lb, ub,
-            self._integer, order, x,
-        )
-        return (lb, ub) if done else None
+        # Every variable is a propagation: come back in between to look at the clock.
+        share = max(1, int(_WORK / (1 + self._A.nnz)))
+        for first in range(0, len(order), share):
+            if patience.expired() or not _fix(
+                self._A.data, self._A.indices, self._A.indptr, self._l, self._u, lb, ub,
+                self._integer, order[first : first + share], x,
+            ):
+                return None
+        return lb, ub

@@ -12,9 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .miqp import MIQP
-
-_INFINITE = 1e20
-"""Bounds of this size or more mean that there is none, as everywhere with these formats."""
+from .validation import INFINITE
 
 _ENDINGS = (".mps", ".lp", ".mps.gz", ".lp.gz")
 
@@ -65,9 +63,18 @@ def read(path: str | Path) -> FileModel:
 
     Examples
     --------
-    >>> problem = bnb.read("model.mps")                             # doctest: +SKIP
-    >>> result = bnb.solve(problem, time_limit=60)                  # doctest: +SKIP
-    >>> dict(zip(problem.names, result.x))                          # doctest: +SKIP
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import bnb
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "model.lp"
+    ...     _ = path.write_text("max 3 a + 2 b\\nst 2 a + b <= 4\\nbounds b <= 2\\ngeneral a b")
+    ...     problem = bnb.read(path)
+    >>> result = bnb.solve(problem, time_limit=60)
+    >>> dict(zip(problem.names, result.x.tolist(), strict=True))
+    {'a': 1.0, 'b': 2.0}
+    >>> problem.in_file_sense(result.objective)
+    7.0
     """
     path = Path(path)
     if not path.exists():
@@ -136,14 +143,14 @@ def _convert(model: Any) -> FileModel:
 
 def _bounds(low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
     low, high = np.array(low, dtype=float), np.array(high, dtype=float)
-    low[low <= -_INFINITE] = -np.inf
-    high[high >= _INFINITE] = np.inf
+    low[low <= -INFINITE] = -np.inf
+    high[high >= INFINITE] = np.inf
     return low, high
 
 
 def _check_intervals(kind: str, names: list[str], low: np.ndarray, high: np.ndarray) -> None:
     """Bounds that cross are named: in a file they are a slip more often than a problem."""
-    wrong = np.flatnonzero((low > high) | (low >= _INFINITE) | (high <= -_INFINITE))
+    wrong = np.flatnonzero((low > high) | (low >= INFINITE) | (high <= -INFINITE))
     if wrong.size:
         i = int(wrong[0])
         raise ValueError(f"the bounds of {kind} {names[i]!r} are empty: [{low[i]:g}, {high[i]:g}]")

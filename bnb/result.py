@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -67,6 +67,12 @@ class Tolerance:
         return bool(
             np.isfinite(objective) and bound > objective + 1e-6 * max(1.0, abs(objective))
         )
+
+    def verdict(self, objective: float, bound: float) -> Status:
+        """What a solution with this objective and a bound on all of them say together."""
+        if self.crossed(objective, bound):
+            return Status.INVALID
+        return Status.OPTIMAL if self.closed(objective, bound) else Status.FEASIBLE
 
 
 def relative_gap(objective: float, bound: float) -> float:
@@ -135,6 +141,29 @@ class Result:
     def optimal(self) -> bool:
         """Whether `x` is proven optimal within the gap tolerance."""
         return self.status is Status.OPTIMAL
+
+    def improved(
+        self, x: np.ndarray, objective: float, violation: float, tolerance: Tolerance
+    ) -> Result:
+        """The same search with another solution, checked like an incumbent.
+
+        Parameters
+        ----------
+        x : ndarray
+        objective, violation : float
+            Of `x`.
+        tolerance : Tolerance
+            What gap counts as closed.
+        """
+        status = tolerance.verdict(objective, self.bound)
+        if self.status in (Status.INVALID, Status.UNBOUNDED):  # no solution changes that
+            status = self.status
+        bound = min(self.bound, objective)
+        return replace(
+            self, status=status, x=x, objective=objective, bound=bound, violation=violation,
+            reason=Reason.GAP if status is Status.OPTIMAL else self.reason,
+            gap=relative_gap(objective, bound),
+        )
 
     def __str__(self) -> str:
         return (

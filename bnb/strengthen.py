@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,12 +21,13 @@ from relaxations import (
     Convexifier,
     Lifted,
     Pairs,
+    Patience,
     certified_split,
 )
 from relaxations.convexify import BINARY, PLAIN, SWITCHED
 
 from .problem import Goal
-from .structure import cardinality, is_diagonal
+from .structure import cardinality, is_definite, is_diagonal
 
 if TYPE_CHECKING:
     from .miqp import Box
@@ -84,7 +86,10 @@ class Strengthener:
         lifted = self._lifted(lift, scale)
         exact = self._is_diagonal(lift)
         if len(self._pairs):
-            yield self._with(_cheap_split(lifted, exact), lift), scale, None
+            split = goal.patience.run(
+                lambda: _cheap_split(lifted, exact), 3.0 * float(len(lift)) ** 3
+            )
+            yield self._with(split, lift, goal.patience), scale, None
         if not worth_steps or exact or np.all(lifted.kind == PLAIN):
             return
         engine = Convexifier(lifted)
@@ -92,16 +97,15 @@ class Strengthener:
         for steps in _STEPS:
             before, gap = self._bound, self._cutoff - self._bound
             begin = time.perf_counter()
-            for _ in range(0, steps, 20):
-                engine.run(20)
-                if goal.expired():
-                    break
+            for _ in range(steps):
+                goal.patience.check()
+                engine.run(1)
             split = engine.extract()
             self._seconds += time.perf_counter() - begin
             point = np.zeros(self._plain.n)
             point[lift] = engine.point()
             self._spread(point)
-            yield self._with(split, lift), scale, point
+            yield self._with(split, lift, goal.patience), scale, point
             paid = self._bound - before > _MIN_PROGRESS * gap or not np.isfinite(gap)
             weak = 0 if paid else weak + 1
             if weak >= 2:
@@ -169,7 +173,9 @@ class Strengthener:
         keep = np.sort(pivot[:rank])
         return A[keep], b[keep]
 
-    def _with(self, split: Convexification | None, lift: np.ndarray) -> QP | None:
+    def _with(
+        self, split: Convexification | None, lift: np.ndarray, patience: Patience
+    ) -> QP | None:
         """The whole problem with the lifted part of its objective replaced."""
         if split is None:
             return None
@@ -184,7 +190,7 @@ class Strengthener:
         free = self._plain.square > 0.0
         free[self._pairs.x] = False
         if np.any(free):
-            square = free_curvature(sp.csr_matrix(P), free)
+            square = free_curvature(sp.csr_matrix(P), free, patience)
             P[np.diag_indices(n)] -= 2.0 * square
         d = np.zeros(n)
         d[lift] = split.d
@@ -210,7 +216,9 @@ def _cheap_split(lifted: Lifted, diagonal: bool) -> Convexification | None:
     return certified_split(lifted, np.full(n, max(size, 0.0)), nothing)
 
 
-def free_curvature(P: sp.csr_matrix, unbounded: np.ndarray) -> np.ndarray:
+def free_curvature(
+    P: sp.csr_matrix, unbounded: np.ndarray, patience: Patience
+) -> np.ndarray:
     """Curvature s that can be taken out of P for variables without finite bounds.
 
     About the largest s with P − 2s·diag(unbounded) ⪰ 0, less a margin; it makes certified bounds
@@ -232,7 +240,8 @@ def free_curvature(P: sp.csr_matrix, unbounded: np.ndarray) -> np.ndarray:
     floor = 1e-12 * float(np.abs(dense).max())
     for _ in range(30):  # the order of magnitude is all that matters
         high *= 0.5
-        if np.linalg.eigvalsh(dense - 4.0 * high * np.diag(mark))[0] > floor:
+        less = dense - np.diag(4.0 * high * mark + floor)
+        if patience.run(partial(is_definite, less), float(len(used)) ** 3 / 3.0):
             square[used[where]] = high
             break
     return square

@@ -118,6 +118,30 @@ def cardinality(
     return least, most
 
 
+def round_rows(
+    A: sp.csr_matrix, l: np.ndarray, u: np.ndarray, integer: np.ndarray  # noqa: E741
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row bounds moved to values that rows of integers with whole coefficients can take.
+
+    2x − 2y = 1 becomes empty (l > u); without bounds on x and y no branching would show that.
+    """
+    l, u = l.copy(), u.copy()  # noqa: E741
+    for i in range(A.shape[0]):
+        values = A.data[A.indptr[i] : A.indptr[i + 1]]
+        columns = A.indices[A.indptr[i] : A.indptr[i + 1]]
+        whole = np.abs(values) < 2.0**31
+        if not np.all(integer[columns] & whole & (values == np.round(values))):
+            continue
+        step = float(np.gcd.reduce(values.astype(np.int64), initial=0)) or 1.0
+        # What `MIQP.check` lets pass must stay.
+        slack = 1e-6 * np.maximum(1.0, np.abs([l[i], u[i]])) / step
+        if np.isfinite(l[i]) and slack[0] < 0.1:
+            l[i] = step * np.ceil(l[i] / step - slack[0])
+        if np.isfinite(u[i]) and slack[1] < 0.1:
+            u[i] = step * np.floor(u[i] / step + slack[1])
+    return l, u
+
+
 def tighten_coefficients(
     A: sp.csr_matrix, l: np.ndarray, u: np.ndarray, lb: np.ndarray, ub: np.ndarray,  # noqa: E741
     binary: np.ndarray,
@@ -153,3 +177,12 @@ def tighten_coefficients(
 def is_diagonal(matrix: sp.csr_matrix) -> bool:
     """Whether nothing but the diagonal is non-zero."""
     return (matrix - sp.diags(matrix.diagonal())).count_nonzero() == 0
+
+
+def is_definite(dense: np.ndarray) -> bool:
+    """Whether a symmetric matrix is positive definite, up to the rounding of a factorisation."""
+    try:
+        np.linalg.cholesky(dense)
+    except np.linalg.LinAlgError:
+        return False
+    return True

@@ -72,7 +72,7 @@ class SupportQP(MIQP):
                              f"got {k!r}")
         low = validation.vector("lb", lb, n, -np.inf, infinite=True)
         high = validation.vector("ub", ub, n, np.inf, infinite=True)
-        validation.ordered("lb", low, "ub", high)
+        validation.interval("lb", low, "ub", high)
         rows = validation.matrix("A", A, (None, n))
         below = validation.vector("l", l, rows.shape[0], -np.inf, infinite=True)
         above = validation.vector("u", u, rows.shape[0], np.inf, infinite=True)
@@ -109,8 +109,8 @@ class SupportQP(MIQP):
         if not infinite.any():
             return
         block = self.P[: self._n, : self._n]
-        smallest = validation.smallest_eigenvalue(block, np.arange(self._n))
-        if smallest <= 1e-10 * abs(block).max():
+        tiny = 1e-10 * float(abs(block).max())
+        if not validation.eigenvalues_exceed(block, np.arange(self._n), tiny):
             raise ValueError(
                 "P is singular, so lb and ub must be finite for every variable that counts: "
                 "without either no lower bound can be certified"

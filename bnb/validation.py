@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .structure import is_diagonal
+from .structure import is_definite, is_diagonal
 
 
 def vector(
@@ -53,27 +53,30 @@ def convex_matrix(name: str, value: Any, n: int) -> sp.csr_matrix:
     """A symmetric positive semidefinite matrix."""
     array = matrix(name, value, (n, n))
     size = np.abs(array.data).max(initial=0.0)
-    skew = abs(array - array.T)
-    if skew.nnz and skew.data.max() > 1e-9 * max(size, 1e-300):
+    skew = array - array.T
+    if np.abs(skew.data).max(initial=0.0) > 1e-9 * max(size, 1e-300):
         raise ValueError(f"{name} must be symmetric")
-    array = sp.csr_matrix(0.5 * (array + array.T))
+    if skew.count_nonzero():
+        array = sp.csr_matrix(0.5 * (array + array.T))
     used = np.flatnonzero(np.diff(array.indptr))
     if used.size:
-        smallest = smallest_eigenvalue(array, used)
-        if smallest < -1e-13 * size * len(used):  # rounding, no more
-            raise ValueError(
-                f"{name} must be positive semidefinite (a convex objective); its smallest "
-                f"eigenvalue is {smallest:.3g}"
-            )
+        floor = -1e-13 * size * len(used)  # rounding, no more
+        if not eigenvalues_exceed(array, used, floor):
+            smallest = float(np.linalg.eigvalsh(array[used][:, used].toarray())[0])
+            if smallest < floor:
+                raise ValueError(
+                    f"{name} must be positive semidefinite (a convex objective); its smallest "
+                    f"eigenvalue is {smallest:.3g}"
+                )
     return array
 
 
-def smallest_eigenvalue(array: sp.csr_matrix, used: np.ndarray) -> float:
-    """Smallest eigenvalue of the rows and columns in use; diagonal matrices are cheap."""
+def eigenvalues_exceed(array: sp.csr_matrix, used: np.ndarray, floor: float) -> bool:
+    """Whether the block of these rows and columns has no eigenvalue at or below `floor`."""
     block = array[used][:, used]
     if is_diagonal(block):
-        return float(block.diagonal().min())
-    return float(np.linalg.eigvalsh(block.toarray())[0])
+        return bool(np.all(block.diagonal() > floor))
+    return is_definite(block.toarray() - floor * np.eye(len(used)))
 
 
 def index_set(name: str, value: Iterable[int] | np.ndarray | None, n: int) -> np.ndarray:
@@ -94,13 +97,21 @@ def index_set(name: str, value: Iterable[int] | np.ndarray | None, n: int) -> np
     return array
 
 
-def ordered(low_name: str, low: np.ndarray, high_name: str, high: np.ndarray) -> None:
-    """low <= high, and neither infinite on the wrong side."""
+INFINITE = 1e20
+"""Bounds of this size or more mean that there is none, as everywhere with such problems."""
+
+
+def interval(low_name: str, low: np.ndarray, high_name: str, high: np.ndarray) -> None:
+    """low <= high, and neither infinite on the wrong side; `INFINITE` becomes infinite in place."""
+    low[low <= -INFINITE] = -np.inf
+    high[high >= INFINITE] = np.inf
     wrong = low > high
     if wrong.any():
         j = int(np.argmax(wrong))
         raise ValueError(
             f"{low_name}[{j}] = {low[j]:g} is above {high_name}[{j}] = {high[j]:g}"
         )
-    if np.isposinf(low).any() or np.isneginf(high).any():
-        raise ValueError(f"{low_name} must be < inf and {high_name} > -inf")
+    if (low >= INFINITE).any() or (high <= -INFINITE).any():
+        raise ValueError(
+            f"{low_name} must be < inf and {high_name} > -inf; {INFINITE:g} counts as infinite"
+        )

@@ -27,12 +27,12 @@ from .tables import Table, TableError, TableModel, read_table
 
 __all__ = ["main"]
 
-OK, ERROR, UNPROVEN, CONTRADICTION, INTERRUPTED = 0, 1, 3, 4, 130
+OK, ERROR, USAGE, UNPROVEN, CONTRADICTION, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 _EPILOG = (
-    "exit codes: 0 done; 1 the data or the options cannot be used; 2 wrong usage; 3 a model was "
-    "written, but the time limit came before the proof that it is the best; 4 the rates "
-    "contradict each other; 130 interrupted"
+    "exit codes: 0 done; 1 the data or the options cannot be used; 2 wrong usage, or a model "
+    "file that cannot be used; 3 a model was written, but the time limit came before the proof "
+    "that it is the best; 4 the rates contradict each other; 130 interrupted"
 )
 
 
@@ -45,10 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return options.run(options)
     except InfeasibleRatesError as error:
         return _complain(str(error), CONTRADICTION)
+    except _ModelFileError as error:
+        return _complain(str(error), USAGE)
     except (TableError, ValueError, OSError, ImportError, RuntimeError) as error:
         return _complain(str(error), ERROR)
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
+
+
+class _ModelFileError(Exception):
+    """What --model names cannot be used."""
 
 
 def _complain(message: str, code: int) -> int:
@@ -219,7 +225,7 @@ def _without_missing(table: Table, names: Sequence[str], drop: bool) -> Table:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    model = TableModel.load(options.model)
+    model = _load(options.model)
     table = _without_missing(read_table(options.data), model.columns, options.drop_missing)
     decision = model.model.decision_function(model.points(table))
     classes = model.model.classes_[(decision > 0).astype(int)]
@@ -238,6 +244,13 @@ def _predict(options: argparse.Namespace) -> int:
     return OK
 
 
+def _load(path: str) -> TableModel:
+    try:
+        return TableModel.load(path)
+    except (ValueError, OSError) as error:
+        raise _ModelFileError(f"--model: {' '.join(str(error).split())}") from error
+
+
 def _write(path: str | None, write: Callable[[TextIO], Any]) -> None:
     if path is None:
         write(sys.stdout)
@@ -247,7 +260,7 @@ def _write(path: str | None, write: Callable[[TextIO], Any]) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    model = TableModel.load(options.model)
+    model = _load(options.model)
     names = [*model.columns, model.label]
     table = _without_missing(read_table(options.data), names, options.drop_missing)
     labels = np.array(table.labels(model.label))

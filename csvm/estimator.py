@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import bnb
 from bnb import Reason, Result, Status
-from bnb.result import relative_gap
+from bnb.result import Tolerance
+from relaxations.patience import FOR_EVER, Patience
 
 from . import persistence
 from .anchors import Anchors, split_anchors
 from .feasibility import Feasibility, InfeasibleRatesError
-from .kernels import Kernel, check_psd, gram, resolve_gamma
+from .kernels import KERNELS, Kernel, check_psd, gram, resolve_gamma
 from .labels import Labels, check_weights, label_tags
 from .rates import Constraint, RateReport, Requirement, parse_constraints, report, requirements
 from .search import CSVMProblem, Instance
@@ -29,6 +32,8 @@ __all__ = ["CSVM", "ConstantClassifierWarning", "fit_path", "start_near"]
 
 NODE_SOLVERS = ("auto", "smo", "osqp")
 
+_LARGEST = 1e100  # of the kernel matrix: products with costs and multipliers must not overflow
+_SCALE_X = "scale the features, for example with sklearn.preprocessing.StandardScaler"
 _CHECK_SHARE = 0.1  # of the time limit, at most, goes into looking for contradictions beforehand
 
 
@@ -66,11 +71,12 @@ class CSVM(ClassifierMixin, BaseEstimator):
     anchors : float, "second-half", positions or mask
         Which points are anchors; see `csvm.anchors.split_anchors`.
     node_solver : {"auto", "smo", "osqp"}
-        Solver of the convex problems inside the search.
+        Solver of the convex problems inside the search. Where "smo" or "osqp" cannot finish them,
+        the search is done again with "auto", and a ConvergenceWarning says so.
     time_limit : float
         Seconds for the search; the best classifier found by then is used.
     gap : float
-        Relative gap at which a classifier counts as optimal.
+        Relative gap at which a classifier counts as optimal; an absolute gap of 1e-9 does, too.
     threads : int
         Nodes searched at once.
     pos_label : optional
@@ -104,7 +110,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
     >>> import csvm
     >>> X, y = csvm.datasets.load("wisconsin")
     >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
-    >>> model = csvm.CSVM(constraints=["tpr>=0.85"], random_state=0).fit(X, y)
+    >>> model = csvm.CSVM(C=10, constraints=["tpr>=0.85"], random_state=0).fit(X, y)
     >>> model.result_.optimal
     True
     """
@@ -237,6 +243,14 @@ class CSVM(ClassifierMixin, BaseEstimator):
                 raise ValueError(f"{name} must be a number > 0, got {value!r}")
             if name.startswith("C") and not np.isfinite(float(value)):
                 raise ValueError(f"{name} must be finite, got {value!r}")
+        if not callable(self.kernel) and self.kernel not in KERNELS:
+            raise ValueError(
+                f"kernel must be one of {', '.join(KERNELS)} or callable, got {self.kernel!r}"
+            )
+        if isinstance(self.coef0, bool) or not (
+            isinstance(self.coef0, Real) and np.isfinite(float(self.coef0))
+        ):
+            raise ValueError(f"coef0 must be a finite number, got {self.coef0!r}")
         if self.kernel == "poly" and not (isinstance(self.degree, Integral) and self.degree >= 1):
             raise ValueError(f"degree must be an integer >= 1, got {self.degree!r}")
         if self.node_solver not in NODE_SOLVERS:
@@ -249,15 +263,23 @@ class CSVM(ClassifierMixin, BaseEstimator):
             K = np.ascontiguousarray(X[np.ix_(order, order)])
         else:
             K = self._gram(X[order], None)
+        largest = float(np.abs(K).max())
+        if largest > _LARGEST or 0.0 < largest < 1.0 / _LARGEST:
+            raise ValueError(
+                f"the largest entry of the kernel matrix is {largest:.3g}, out of the range in "
+                f"which float64 can be calculated with; {_SCALE_X}"
+            )
         always = self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
         if not always:
             check_psd(K)
         return K
 
     def _gram(self, X: np.ndarray, Y: np.ndarray | None) -> np.ndarray:
-        return gram(
-            self.kernel, X, Y, gamma=self._gamma, degree=self.degree, coef0=self.coef0
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # told below
+            K = gram(self.kernel, X, Y, gamma=self._gamma, degree=self.degree, coef0=self.coef0)
+        if not np.isfinite(K).all():
+            raise ValueError(f"the kernel matrix of X holds NaN or infinity; {_SCALE_X}")
+        return K
 
     def _costs(self, signs: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Slack costs c_i of the training points."""
@@ -268,23 +290,44 @@ class CSVM(ClassifierMixin, BaseEstimator):
         return cost
 
     def _solve(self, model: _Model, kept: np.ndarray | None) -> Result:
+        patience = Patience(time.monotonic() + self.time_limit)
         conflict = model.find_conflict(_CHECK_SHARE * self.time_limit)
         if conflict is not None:
             raise InfeasibleRatesError(str(conflict))
         problem = model.problem(self.node_solver)
-        result = bnb.solve(  # the problem knows best in which order to branch
-            problem, branching="first", gap=self.gap, time_limit=self.time_limit,
-            threads=self.threads, verbose=self.verbose,
-            start=None if kept is None else start_near(problem, kept),
-        )
+        start = None if kept is None else start_near(problem, kept, patience=patience)
+        result = self._search(problem, start, patience)
+        if self.node_solver != "auto" and _unproven_leaves(result) and not patience.expired():
+            warnings.warn(
+                f"node_solver={self.node_solver!r} could not finish the convex problems of the "
+                f"search; it is done again with 'auto'. It helps to {_SCALE_X}",
+                ConvergenceWarning, stacklevel=5,
+            )
+            problem = model.problem("auto")
+            result = self._search(problem, result.x, patience)
         if result.x is not None:
-            return _polish(problem, result, self.gap)
-        conflict = model.find_conflict(self.time_limit)
+            return _polish(problem, result, self.gap, patience)
+        conflict = model.find_conflict(patience.seconds())
         if conflict is not None:
             raise InfeasibleRatesError(str(conflict))
+        rates = ", ".join(str(r.constraint) for r in model.asked)
+        if result.status is Status.INFEASIBLE:
+            raise RuntimeError(
+                f"every classifier with the rates {rates} has an objective above "
+                f"{problem.instance.hopeless:.3g}: they contradict each other, or features are so small "
+                f"beside C that you should {_SCALE_X}"
+            )
         raise RuntimeError(
-            f"no classifier with the rates {', '.join(str(r.constraint) for r in model.asked)} was "
-            f"found in {self.time_limit:g} s, and none was proven not to exist"
+            f"no classifier with the rates {rates} was found, and none was proven not to exist, "
+            f"when the search ended after {result.seconds:.3g} s: {result.reason.value}"
+        )
+
+    def _search(
+        self, problem: CSVMProblem, start: np.ndarray | None, patience: Patience
+    ) -> Result:
+        return bnb.solve(  # the problem knows best in which order to branch
+            problem, branching="first", gap=self.gap, time_limit=max(patience.seconds(), 1e-3),
+            threads=self.threads, verbose=self.verbose, start=start,
         )
 
     def _kept(self, used: np.ndarray) -> np.ndarray:
@@ -390,7 +433,8 @@ class _Model:
 
 
 def start_near(
-    problem: CSVMProblem, kept: np.ndarray, t: np.ndarray | None = None, tolerance: float = 1e-6
+    problem: CSVMProblem, kept: np.ndarray, t: np.ndarray | None = None, tolerance: float = 1e-6,
+    patience: Patience = FOR_EVER,
 ) -> np.ndarray | None:
     """A solution that keeps these anchors, improved by alternation; None if there is none.
 
@@ -402,30 +446,34 @@ def start_near(
         Multipliers to start from, for example those of a solution with other costs.
     tolerance : float
         Accuracy of the convex problems.
+    patience : Patience
+        When it ends, what was found so far is returned.
     """
     multipliers = np.zeros(problem.instance.n + 2)
     if t is not None:
         multipliers[: problem.instance.n] = t
-    _, x = problem.finder.alternate(kept, multipliers, np.inf, lambda: False, tolerance)
+    _, x = problem.finder.alternate(kept, multipliers, np.inf, patience, tolerance)
     return x if x is not None and problem.check(x)[1] <= 1e-6 else None
 
 
-def _polish(problem: CSVMProblem, result: Result, gap: float) -> Result:
+def _unproven_leaves(result: Result) -> bool:
+    """Whether nothing is left to search, but some leaf's bound is too weak for a proof."""
+    open_ = result.status in (Status.FEASIBLE, Status.NO_SOLUTION)
+    return open_ and result.reason is Reason.EXHAUSTED
+
+
+def _polish(problem: CSVMProblem, result: Result, gap: float, patience: Patience) -> Result:
     """The same anchors kept, solved more accurately than the search needs to."""
     assert result.x is not None
-    x = start_near(problem, problem.instance.kept(result.x), result.x[:-1], 1e-12)
+    x = start_near(problem, problem.instance.kept(result.x), result.x[:-1], 1e-12, patience)
     if x is None:
         return result
     objective, violation = problem.check(x)
     if objective > result.objective + 1e-9 * abs(result.objective):
         return result
-    bound = min(result.bound, objective)
-    if relative_gap(objective, bound) <= gap:
-        result = replace(result, status=Status.OPTIMAL, reason=Reason.GAP)
-    return replace(
-        result, x=x, objective=objective, bound=bound, violation=violation,
-        gap=relative_gap(objective, bound),
-    )
+    polished = result.improved(x, objective, violation, Tolerance(relative=gap))
+    # The last digit is not worth a proof.
+    return result if result.optimal and polished.status is Status.FEASIBLE else polished
 
 
 def _check_rates(rates: list[RateReport]) -> None:

@@ -18,11 +18,14 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
+from relaxations.patience import FOR_EVER, OutOfTimeError, Patience
+
 from .formulation import factor
 from .rates import Requirement
 
 __all__ = ["Conflict", "Feasibility", "InfeasibleRatesError"]
 
+_LONG = 2e8  # operations of an integer program, as far as anybody knows
 _NEAR = 1e-9  # hulls closer than this, relative to the points' size, are taken to meet
 
 
@@ -84,11 +87,11 @@ class Feasibility:
     y: np.ndarray
     _sets: list[np.ndarray] = field(default_factory=list)
     _points: np.ndarray | None = None
-    _deadline: float = np.inf
+    _patience: Patience = FOR_EVER
 
     def find_conflict(self, asked: Sequence[Requirement], seconds: float) -> Conflict | None:
         """A smallest set of rates proven to contradict each other; None if none was proven."""
-        self._deadline = time.monotonic() + seconds
+        self._patience = Patience(time.monotonic() + seconds)
         try:
             if self._everything_is_separable():
                 return None
@@ -97,7 +100,7 @@ class Feasibility:
                     if self._proven_infeasible(rates):
                         reach = [self._reach(rates, rate) for rate in rates]
                         return Conflict(list(rates), [r[0] for r in reach], [r[1] for r in reach])
-        except _UndecidedError:
+        except (_UndecidedError, OutOfTimeError):
             pass
         return None
 
@@ -107,7 +110,10 @@ class Feasibility:
             return True
         size = float(np.abs(self.K).max())
         try:
-            np.linalg.cholesky(self.K - 1e-8 * size * np.eye(len(self.K)))
+            self._patience.check()
+            shifted = self.K.copy()
+            shifted[np.diag_indices_from(shifted)] -= 1e-8 * size
+            self._patience.run(lambda: np.linalg.cholesky(shifted), len(self.K) ** 3 / 3)
         except np.linalg.LinAlgError:
             return self._common_point(np.arange(len(self.y))) is None
         return True
@@ -133,14 +139,12 @@ class Feasibility:
                 reach = min(reach, float(rate.weights[z].sum()))
                 if not self._learn(z):
                     return reach, True
-        except _UndecidedError:
+        except (_UndecidedError, OutOfTimeError):
             return reach, False
 
     def _seconds_left(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise _UndecidedError
-        return left
+        self._patience.check()
+        return self._patience.seconds()
 
     def _best_z(self, gain: np.ndarray, rates: Sequence[Requirement]) -> np.ndarray | None:
         """Mask of z that maximises the gain under the rates and what was learned, or None."""
@@ -155,9 +159,13 @@ class Feasibility:
             low.append(-np.inf)
             high.append(len(members) - 1.0)
         constraints = LinearConstraint(sp.csr_matrix(np.array(rows).reshape(-1, m)), low, high)
-        found = milp(
-            -gain, constraints=constraints, integrality=np.ones(m), bounds=Bounds(0, 1),
-            options={"time_limit": self._seconds_left(), "mip_rel_gap": 0.0},
+        limit = self._seconds_left()
+        found = self._patience.run(
+            lambda: milp(
+                -gain, constraints=constraints, integrality=np.ones(m), bounds=Bounds(0, 1),
+                options={"time_limit": limit, "mip_rel_gap": 0.0},
+            ),
+            _LONG,
         )
         if found.status == 2:
             return None
@@ -187,15 +195,17 @@ class Feasibility:
         if np.all(y > 0) or np.all(y < 0):
             return None
         if self._points is None:
-            self._points = _whitened(self.K)
+            self._points = self._patience.run(lambda: _whitened(self.K), 5.0 * len(self.K) ** 3)
         A = np.vstack([(y[:, None] * self._points[members]).T, y[None, :], np.ones((1, len(y)))])
         b = np.zeros(len(A))
         b[-1] = 2.0
-        found = linprog(
-            np.zeros(len(y)), A_eq=A, b_eq=b, method="highs-ds",
-            options={
-                "primal_feasibility_tolerance": _NEAR, "time_limit": self._seconds_left()
-            },
+        limit = self._seconds_left()
+        found = self._patience.run(
+            lambda: linprog(
+                np.zeros(len(y)), A_eq=A, b_eq=b, method="highs-ds",
+                options={"primal_feasibility_tolerance": _NEAR, "time_limit": limit},
+            ),
+            100.0 * A.size,
         )
         if found.status == 2:
             return None

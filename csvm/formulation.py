@@ -7,12 +7,15 @@ Both have the optimum of the model without constants as long as neither constant
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
 from bnb import MIQP
+
+if TYPE_CHECKING:  # cvxpy takes a second to import and most users never need it
+    import cvxpy as cp
 
 __all__ = ["BigM", "factor", "kernel_csvm", "kernel_csvm_cvxpy", "primal_csvm", "primal_csvm_cvxpy"]
 
@@ -162,6 +165,8 @@ def primal_csvm_cvxpy(
     M1: float = 100.0,
 ) -> cp.Problem:
     """(CSVM0) as a cvxpy problem with variables named w, beta, xi, z; see `primal_csvm`."""
+    import cvxpy as cp
+
     L, first = factor(K), len(cost)
     w, beta = cp.Variable(L.shape[1], name="w"), cp.Variable(name="beta")
     xi, z = cp.Variable(first, name="xi"), cp.Variable(len(y) - first, boolean=True, name="z")
@@ -188,6 +193,8 @@ def kernel_csvm_cvxpy(
     M2: float = 100.0,
 ) -> cp.Problem:
     """(CSVM) as a cvxpy problem with variables lambda, mu, beta, xi, z; see `kernel_csvm`."""
+    import cvxpy as cp
+
     first = len(cost)
     m = len(y) - first
     lam, mu = cp.Variable(first, name="lambda"), cp.Variable(m, name="mu")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Real
 
 import numpy as np
 from numba import config, njit
@@ -88,10 +89,15 @@ def resolve_gamma(
             return 1.0 / X.shape[1]
         if gamma == "scale":
             middle = np.average(X, axis=0, weights=weights).mean()
-            variance = float(np.average((X - middle) ** 2, axis=0, weights=weights).mean())
+            with np.errstate(over="ignore"):
+                variance = float(np.average((X - middle) ** 2, axis=0, weights=weights).mean())
+            if not np.isfinite(variance):
+                raise ValueError(
+                    "the variance of X, for gamma='scale', is not finite: scale the features"
+                )
             return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
         raise ValueError(f"gamma must be 'scale', 'auto' or a number, got {gamma!r}")
-    if not (np.isfinite(gamma) and gamma >= 0):
+    if not (isinstance(gamma, Real) and np.isfinite(gamma) and gamma >= 0):
         raise ValueError(f"gamma must be a finite number >= 0, got {gamma!r}")
     return float(gamma)
 

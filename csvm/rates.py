@@ -34,6 +34,11 @@ __all__ = [
 
 THRESHOLDS = ("hoeffding", "normal", "exact", "none")
 
+_NO_TRUTH = (
+    "{} is neither true nor false; pass several constraints as a list, not with 'and': "
+    "constraints=[csvm.tpr >= 0.8, csvm.tnr >= 0.99], each bounded from below only"
+)
+
 _ROUNDING = 1e-9  # relative: 0.07 * 100 is 7, not 7.000000000000001
 
 
@@ -54,6 +59,10 @@ class Rate:
         raise ValueError(f"a rate can only be bounded from below; write csvm.{self.name} >= {p0}")
 
     __gt__ = __lt__ = __le__
+    __array_ufunc__ = None  # numpy's numbers, too, leave the comparison to us
+
+    def __bool__(self) -> bool:
+        raise TypeError(_NO_TRUTH.format(f"the rate csvm.{self.name}"))
 
     def members(self, y: np.ndarray) -> np.ndarray:
         """Mask of the points, labelled +1 and -1, that the rate is about."""
@@ -92,6 +101,7 @@ class Constraint:
             raise ValueError(f"unknown rate {self.name!r}, known are {', '.join(_RATES)}{hint}")
         if not (isinstance(self.p0, (int, float, np.number)) and 0.0 < self.p0 <= 1.0):
             raise ValueError(f"{self.name} must be asked to be in (0, 1], got {self.p0!r}")
+        object.__setattr__(self, "p0", float(self.p0))  # numpy's numbers do not read back
 
     @property
     def rate(self) -> Rate:
@@ -115,6 +125,10 @@ class Constraint:
         except ValueError:
             raise ValueError(f"cannot read the number {value!r} in {text!r}") from None
         return cls(name, number)
+
+    def __bool__(self) -> bool:
+        # Else `a and b` and `0.8 <= rate <= 0.9` would silently be their last part alone.
+        raise TypeError(_NO_TRUTH.format(f"the constraint {self}"))
 
     def __str__(self) -> str:
         return f"{self.name}>={self.p0:g}"

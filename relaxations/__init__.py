@@ -3,7 +3,8 @@
 from .certificate import Certifier
 from .convexify import Convexification, Convexifier, Lifted, certified_split
 from .osqp_workspace import OSQPWorkspace
-from .perspective import PerspectiveWorkspace
+from .patience import OutOfTimeError, Patience
+from .perspective import PerspectiveWorkspace, workspace_for
 from .qp import QP, Pairs, Solution
 from .reduced import ReducedSolver
 
@@ -14,9 +15,12 @@ __all__ = [
     "Convexifier",
     "Lifted",
     "OSQPWorkspace",
+    "OutOfTimeError",
     "Pairs",
+    "Patience",
     "PerspectiveWorkspace",
     "ReducedSolver",
     "Solution",
     "certified_split",
+    "workspace_for",
 ]

@@ -10,7 +10,8 @@ residual). A switch z with its variables x_m, m ∈ M(z), is minimised jointly: 
 homogeneous in (x, z), so the minimum is at an end of z's interval, with value
 z·(g_z − Σ_{m∈M(z)} h_m), h_m = max_{low ≤ t ≤ high} (−g_m t − d_m t²).
 Nothing is assumed of x̂ and y: a bad pair only gives a weak bound. The rounding error of the
-evaluation is bounded and subtracted.
+evaluation is bounded and subtracted. Where a variable has neither an end nor curvature, x̂ and y are
+first balanced exactly (`relaxations.balance`); if that fails there is no bound.
 """
 
 from __future__ import annotations
@@ -18,25 +19,18 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from .balance import UNIT as _UNIT
+from .balance import Balanced, Balancer
 from .qp import QP
 
-_UNIT = 2.0**-52
-_FAR = 1e7
-"""Variables without a bound and without curvature are taken to go no further than this, from zero
-or from their other bound: otherwise a rounding error in a multiplier would weigh infinitely much.
-"""
+_NOISE = (1e-8, 1e-5, 1.0)
+"""If multipliers cannot be balanced, those below this share of the largest are taken for zeros."""
 
 
 def _times(slope: np.ndarray, bound: np.ndarray) -> np.ndarray:
     """slope * bound with 0 * inf = 0."""
     with np.errstate(invalid="ignore"):
         return np.where(slope == 0.0, 0.0, slope * bound)
-
-
-def _near(lb: np.ndarray, ub: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds with infinite ones replaced; finite ones count as they are, however large."""
-    low = np.where(np.isinf(lb), np.minimum(ub, 0.0) - _FAR, lb)
-    return low, np.where(np.isinf(ub), np.maximum(lb, 0.0) + _FAR, ub)
 
 
 def _box_minimum(
@@ -69,7 +63,6 @@ class Certifier:
         self._qp = qp
         self._absP = abs(qp.P)
         self._At = sp.csr_matrix(qp.A.T)
-        self._absAt = abs(self._At)
         pairs = qp.pairs
         self._single = np.ones(qp.n, dtype=bool)
         self._single[pairs.x] = False
@@ -78,6 +71,10 @@ class Certifier:
         self._no_upper = ~np.isfinite(qp.u)
         self._no_lower = ~np.isfinite(qp.l)
         self._slacks = self._slack_columns()
+        self._balancer = Balancer(qp.P, qp.q, self._At, qp.l, qp.u)
+        self._row_balancer = Balancer(
+            sp.csr_matrix((qp.n, qp.n)), np.zeros(qp.n), self._At, qp.l, qp.u
+        )
 
     def _slack_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(variable, row, coefficient) of variables without curvature that stand in one row."""
@@ -95,18 +92,24 @@ class Certifier:
     ) -> tuple[float, np.ndarray]:
         """Certified lower bound proved by (x, y), and the reduced costs behind it."""
         qp = self._qp
-        y, balanced = self._admissible(y, qp.q, lb, ub)
-        curved = qp.P @ x
-        slope = curved + qp.q + self._At @ y
-        error = 16 * _UNIT * (self._absP @ np.abs(x) + np.abs(qp.q) + self._absAt @ np.abs(y))
-        # Think of y as the real number that balances these: the other errors cover the rounding.
-        slope[balanced] = error[balanced] = 0.0
-        rows = np.maximum(_times(y, qp.u), _times(y, qp.l))
+        flat = qp.square == 0.0
+        found = self._balanced(self._balancer, x, y, lb, ub, flat)
+        for noise in _NOISE:
+            small = (y != 0.0) & (np.abs(y) <= noise * np.abs(y).max(initial=0.0))
+            if found is None and np.any(small):
+                y = np.where(small, 0.0, y)
+                found = self._balanced(self._balancer, x, y, lb, ub, flat)
+        if found is None:
+            return -np.inf, np.zeros(qp.n)
+        x, curved = found.x, qp.P @ found.x
         quadratic = 0.5 * float(x @ curved)
-        flat, (low, high) = qp.square == 0.0, _near(lb, ub)
-        values, reduced, risk = self._variables(
-            slope, qp.square, qp.pairs.d, error, np.where(flat, low, lb), np.where(flat, high, ub)
+        # ½ x̂ᵀPx̂ for the real x̂, which is not quite x.
+        risk = float((np.abs(curved) + self._absP @ found.x_radius) @ found.x_radius)
+        rows, row_risk = self._row_terms(found)
+        values, reduced, variable_risk = self._variables(
+            found.slope, qp.square, qp.pairs.d, found.error, lb, ub
         )
+        risk += row_risk + variable_risk
         total = qp.constant - quadratic - rows.sum() + values.sum()
         size = abs(qp.constant) + abs(quadratic) + np.abs(rows).sum() + np.abs(values).sum()
         bound = total - risk - _UNIT * (qp.n + len(y)) * size
@@ -115,29 +118,71 @@ class Certifier:
     def infeasible(self, y: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> bool:
         """Whether y proves that no x within the bounds meets the rows (a Farkas certificate)."""
         qp = self._qp
-        y, balanced = self._admissible(np.nan_to_num(y), np.zeros(qp.n), lb, ub)
+        nothing = np.zeros(qp.n)
+        y = self._admissible(np.nan_to_num(y), nothing, lb, ub)[0]
         size = np.abs(y).max(initial=0.0)
-        if size == 0.0:
+        if size == 0.0 or not self._may_prove(y, lb, ub):
             return False
-        y = y / size
-        slope = self._At @ y
-        error = 16 * _UNIT * (self._absAt @ np.abs(y))
-        slope[balanced] = error[balanced] = 0.0
-        rows = np.maximum(_times(y, qp.u), _times(y, qp.l))
-        values, _, risk = self._variables(
-            slope, np.zeros(qp.n), np.zeros(len(qp.pairs)), error, *_near(lb, ub)
+        found = self._balanced(
+            self._row_balancer, nothing, y / size, lb, ub, np.ones(qp.n, dtype=bool)
+        )
+        if found is None:
+            return False
+        rows, risk = self._row_terms(found)
+        values, _, variable_risk = self._variables(
+            found.slope, nothing, np.zeros(len(qp.pairs)), found.error, lb, ub
         )
         total = values.sum() - rows.sum()
-        allowance = risk + _UNIT * (qp.n + len(y)) * (np.abs(values).sum() + np.abs(rows).sum())
+        allowance = risk + variable_risk + _UNIT * (qp.n + len(y)) * (
+            np.abs(values).sum() + np.abs(rows).sum()
+        )
         # Rows hold to within a tolerance in practice: a hair's breadth is no proof.
         return bool(total > allowance + 1e-9 * (1.0 + np.abs(rows).sum()))
 
+    def _may_prove(self, y: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> bool:
+        """A quick look at whether y is worth balancing: variables without end cost nothing."""
+        qp, single = self._qp, self._single
+        slope = (self._At @ y)[single]
+        values = _times(slope, np.where(slope >= 0.0, lb[single], ub[single]))
+        rows = np.maximum(_times(y, qp.u), _times(y, qp.l))
+        best = values[np.isfinite(values)].sum() - rows.sum()
+        return bool(best > 0.0) or len(qp.pairs) > 0
+
+    def _row_terms(self, found: Balanced) -> tuple[np.ndarray, float]:
+        """max(y u, y l) per row, and what the distance of the real y may add to their sum."""
+        qp = self._qp
+        rows = np.maximum(_times(found.y, qp.u), _times(found.y, qp.l))
+        ends = np.maximum(
+            np.where(self._no_upper, 0.0, np.abs(qp.u)), np.where(self._no_lower, 0.0, np.abs(qp.l))
+        )
+        return rows, float(ends @ found.y_radius)
+
+    def _balanced(
+        self, balancer: Balancer, x: np.ndarray, y: np.ndarray, lb: np.ndarray, ub: np.ndarray,
+        flat: np.ndarray,
+    ) -> Balanced | None:
+        """Slopes at x and y, or at multipliers near them if variables without end need it."""
+        y, columns, held = self._admissible(y, balancer.q, lb, ub)
+        slope, error = balancer.slopes(x, y)
+        # Think of y as the real number that balances these: the other errors cover the rounding.
+        slope[columns] = error[columns] = 0.0
+        endless = self._single & flat & (np.isinf(lb) | np.isinf(ub))
+        if np.any(endless):
+            endless[columns] = False
+            free = endless & np.isinf(lb) & np.isinf(ub)
+            sign = np.where(endless & ~free, np.where(np.isinf(ub), 1.0, -1.0), 0.0)
+            wrong = (free & (error > 0.0)) | (sign * slope < error * np.abs(sign))
+            if np.any(wrong):
+                return balancer.balance(x, y, free, sign, columns, held)
+        return Balanced(x, y, slope, error, np.zeros(len(x)), np.zeros(len(y)))
+
     def _admissible(
         self, y: np.ndarray, q: np.ndarray, lb: np.ndarray, ub: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Clip signs where a row, or a slack variable in it, has no bound to push against.
 
-        Returns the multipliers and the slack variables whose slope they balance to zero.
+        Returns the multipliers, the slack variables whose slope they balance to zero, and which
+        rows do so.
         """
         y = np.where(self._no_upper, np.minimum(y, 0.0), y)
         y = np.where(self._no_lower, np.maximum(y, 0.0), y)
@@ -149,7 +194,9 @@ class Certifier:
         noise = 64 * _UNIT * (np.abs(q[columns]) + np.abs(coefficient * y[rows]))
         zero = (slope == 0.0) | (endless & (np.abs(slope) <= noise))
         y[rows[zero]] = -q[columns[zero]] / coefficient[zero]
-        return y, columns[zero]
+        held = np.zeros(len(y), dtype=bool)
+        held[rows[zero]] = True
+        return y, columns[zero], held
 
     def _variables(
         self, slope: np.ndarray, square: np.ndarray, d: np.ndarray, error: np.ndarray,

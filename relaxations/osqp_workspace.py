@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import _thread
-import time
 
 import numpy as np
 import osqp
 import scipy.sparse as sp
 
 from .certificate import Certifier
+from .patience import FOR_EVER, Patience
 from .qp import QP, Solution
 
 _INFINITY = 1e20
@@ -17,9 +17,9 @@ _LADDER = ((1e-4, 500), (1e-6, 2000), (1e-8, 6000))
 """(accuracy, iterations): each rung starts from where the last one stopped."""
 
 
-def _seconds_until(deadline: float) -> float:
+def _time_limit(patience: Patience) -> float:
     """A time limit for OSQP: none in effect without a deadline, so that runs repeat."""
-    return float(min(max(deadline - time.monotonic(), 1e-3), 1e9))
+    return min(max(patience.seconds(), 1e-3), 1e9)
 
 
 class OSQPWorkspace:
@@ -59,7 +59,7 @@ class OSQPWorkspace:
         cutoff: float = np.inf,
         slack: float = 0.0,
         warm: tuple[np.ndarray, np.ndarray] | None = None,
-        deadline: float = np.inf,
+        patience: Patience = FOR_EVER,
     ) -> Solution:
         """Solve the node with these bounds, as accurately as the search needs.
 
@@ -73,8 +73,8 @@ class OSQPWorkspace:
             A certified bound this close to the objective reached is accurate enough.
         warm : (x, y), optional
             Where to start; y has the rows' multipliers.
-        deadline : float
-            `time.monotonic` value after which to come back with what there is.
+        patience : Patience
+            When it ends, come back with what there is.
         """
         self._low[self._m:] = np.maximum(lb, -_INFINITY)
         self._high[self._m:] = np.minimum(ub, _INFINITY)
@@ -86,7 +86,7 @@ class OSQPWorkspace:
         for accuracy, limit in _LADDER:
             self._solver.update_settings(
                 eps_abs=accuracy, eps_rel=accuracy, max_iter=limit, eps_prim_inf=accuracy,
-                eps_dual_inf=1e-2 * accuracy, time_limit=_seconds_until(deadline),
+                eps_dual_inf=1e-2 * accuracy, time_limit=_time_limit(patience),
             )
             raw = self._solver.solve(raise_error=False)
             iterations += raw.info.iter
@@ -105,7 +105,7 @@ class OSQPWorkspace:
             if best is None or found.bound > best.bound:
                 best = found
             enough = best.bound >= cutoff or abs(found.objective - best.bound) <= slack
-            if enough or time.monotonic() >= deadline:
+            if enough or patience.expired():
                 break
         # Every rung failed: no news, and the search branches on.
         return best or self._without_point(-np.inf, lb, ub, iterations)

@@ -12,14 +12,14 @@ by `relaxations.certificate` like anybody else's.
 
 from __future__ import annotations
 
-import time
-
 import numba
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
 from .certificate import Certifier
+from .osqp_workspace import OSQPWorkspace
+from .patience import FOR_EVER, Patience
 from .qp import QP, Solution
 
 _CHUNK = 50
@@ -27,6 +27,13 @@ _MAX_CHUNKS = 60
 _EQUALITY_WEIGHT = 100.0
 _RELAX = 1.6
 _MAX_LEVEL = 10
+_CHUNK_WORK = 2e8
+"""Multiplications in a chunk: the clock must be looked at a few times a second."""
+_SMALL = 500
+"""Blocks of this size are inverted at once."""
+_MAX_SPARSE_WORK, _MAX_DENSE = 5e8, 6000
+"""OSQP factorises without a look at the clock: above so many operations (half a second or so) a
+dense inverse is taken, which can be interrupted, if it can be stored at all."""
 
 
 @numba.njit(nogil=True, cache=True)
@@ -185,6 +192,9 @@ class PerspectiveWorkspace:
             norms, 1e-12
         ) ** 2
         self._variable_weight = 1.0 / scale**2
+        self._row_work = float(np.sum(np.diff(self._A.indptr).astype(float) ** 2))
+        work = qp.n**2 + 2 * self._A.nnz
+        self._chunk = int(np.clip(_CHUNK_WORK / work, 5, _CHUNK))
         hessian = qp.hessian()
         self._hessian = np.asarray(hessian.toarray() if sp.issparse(hessian) else hessian)
         self._inverses: dict[int, np.ndarray] = {}
@@ -195,18 +205,20 @@ class PerspectiveWorkspace:
         self._unit = float(typical)
         self._level = 0
 
-    def _inverse(self, level: int) -> tuple[np.ndarray, float]:
+    def _inverse(self, level: int, patience: Patience) -> tuple[np.ndarray, float]:
         """(P + AᵀWA + R)⁻¹ at step size unit·4^level; computed once per level."""
         rho = self._unit * 4.0**level
         if level not in self._inverses:
-            dense = self._hessian + (
-                self._A.T @ sp.diags(rho * self._row_weight) @ self._A
-            ).toarray()
-            dense[np.diag_indices_from(dense)] += rho * self._variable_weight
-            factor = scipy.linalg.cho_factor(dense, lower=True)
-            inverse = scipy.linalg.cho_solve(factor, np.eye(len(dense)))
-            self._inverses[level] = np.ascontiguousarray(0.5 * (inverse + inverse.T))
+            self._inverses[level] = patience.run(
+                lambda: self._invert(rho, patience), 1.4 * float(self._qp.n) ** 3 + self._row_work
+            )
         return self._inverses[level], rho
+
+    def _invert(self, rho: float, patience: Patience) -> np.ndarray:
+        dense = self._hessian + _gram(self._A, rho * self._row_weight)
+        dense[np.diag_indices_from(dense)] += rho * self._variable_weight
+        inverse = _inverse_of(dense, patience)
+        return np.ascontiguousarray(0.5 * (inverse + inverse.T))
 
     def solve(
         self,
@@ -216,7 +228,7 @@ class PerspectiveWorkspace:
         cutoff: float = np.inf,
         slack: float = 0.0,
         warm: tuple[np.ndarray, np.ndarray] | None = None,
-        deadline: float = np.inf,
+        patience: Patience = FOR_EVER,
     ) -> Solution:
         """Solve the node with these bounds; arguments as in `OSQPWorkspace.solve`."""
         qp = self._qp
@@ -224,25 +236,25 @@ class PerspectiveWorkspace:
         best: Solution | None = None
         stalled = 0
         for chunk in range(1, _MAX_CHUNKS + 1):
-            inverse, rho = self._inverse(self._level)
+            inverse, rho = self._inverse(self._level, patience)
             before = yr.copy()
             w, primal, dual = _iterate(
-                _CHUNK, inverse, qp.q, self._A.data, self._A.indices, self._A.indptr, qp.l, qp.u,
-                rho * self._row_weight, rho * self._variable_weight, lb, ub, self._single,
+                self._chunk, inverse, qp.q, self._A.data, self._A.indices, self._A.indptr, qp.l,
+                qp.u, rho * self._row_weight, rho * self._variable_weight, lb, ub, self._single,
                 self._switches, self._start, *self._pair, s, ys, r, yr,
             )
             # Multipliers of an infeasible node grow along a Farkas ray.
             if chunk > 1 and self._certifier.infeasible(yr - before, lb, ub):
-                return Solution(s, yr, np.inf, np.zeros(qp.n), np.inf, chunk * _CHUNK)
+                return Solution(s, yr, np.inf, np.zeros(qp.n), np.inf, chunk * self._chunk)
             bound, reduced = self._certifier.bound(w, yr, lb, ub)
             objective = self._objective(s)
             improved = best is None or bound > best.bound + 0.1 * slack
             stalled = 0 if improved else stalled + 1
             if best is None or bound > best.bound:
-                best = Solution(s, yr.copy(), bound, reduced, objective, chunk * _CHUNK)
+                best = Solution(s, yr.copy(), bound, reduced, objective, chunk * self._chunk)
             best.objective, best.x = objective, s.copy()  # the last point is the most accurate
             enough = best.bound >= cutoff or abs(objective - best.bound) <= slack
-            if enough or stalled >= 6 or time.monotonic() >= deadline:
+            if enough or stalled >= 6 or patience.expired():
                 break
             self._adapt(primal, dual)
         assert best is not None
@@ -275,3 +287,44 @@ class PerspectiveWorkspace:
             self._level += 1
         elif dual > 10.0 * primal and self._level > -_MAX_LEVEL:
             self._level -= 1
+
+
+def workspace_for(qp: QP, scale: np.ndarray) -> OSQPWorkspace | PerspectiveWorkspace:
+    """OSQP where there are no perspective terms and its factorisation is quick."""
+    if len(qp.pairs):
+        return PerspectiveWorkspace(qp, scale)
+    columns = np.diff(sp.csc_matrix(qp.P).indptr).astype(float)
+    rows = np.diff(sp.csr_matrix(qp.A).indptr).astype(float)
+    work = np.sum(columns**2) / 3.0 + np.sum(rows**2)
+    if work > _MAX_SPARSE_WORK and qp.n <= _MAX_DENSE:
+        return PerspectiveWorkspace(qp, scale)
+    return OSQPWorkspace(qp)
+
+
+def _gram(A: sp.csr_matrix, weight: np.ndarray) -> np.ndarray:
+    """AᵀWA; full rows are multiplied as such."""
+    full = np.diff(A.indptr) > 0.1 * A.shape[1]
+    rows, rest = A[full].toarray(), A[~full]
+    product = rows.T @ (weight[full, None] * rows)
+    return np.asarray(product + (rest.T @ sp.diags(weight[~full]) @ rest).toarray())
+
+
+def _inverse_of(M: np.ndarray, patience: Patience) -> np.ndarray:
+    """Inverse of a positive definite matrix, by halves, so that it can be given up in between."""
+    n = len(M)
+    if n <= _SMALL:
+        factor = scipy.linalg.cho_factor(M, lower=True)
+        return np.asarray(scipy.linalg.cho_solve(factor, np.eye(n)))
+    h = n // 2
+    out = np.empty_like(M)
+    first = _inverse_of(M[:h, :h], patience)
+    patience.check()
+    W = first @ M[:h, h:]
+    patience.check()
+    rest = _inverse_of(M[h:, h:] - M[h:, :h] @ W, patience)
+    patience.check()
+    T = W @ rest
+    patience.check()
+    out[:h, :h] = first + T @ W.T
+    out[:h, h:], out[h:, :h], out[h:, h:] = -T, -T.T, rest
+    return out

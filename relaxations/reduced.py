@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .certificate import Certifier
+from .patience import FOR_EVER, OutOfTimeError, Patience
 from .qp import QP, Solution
 
 
@@ -28,8 +29,11 @@ class ReducedSolver:
         self._settings.tol_feas = 1e-11
         self._settings.max_threads = 1
 
-    def solve(self, lb: np.ndarray, ub: np.ndarray) -> Solution:
-        """Solve with these bounds; variables with lb = ub are constants."""
+    def solve(self, lb: np.ndarray, ub: np.ndarray, patience: Patience = FOR_EVER) -> Solution:
+        """Solve with these bounds; variables with lb = ub are constants.
+
+        Raises `OutOfTimeError` when `patience` ends first.
+        """
         qp, free = self._qp, np.flatnonzero(lb < ub)
         x, y = np.where(lb == ub, lb, 0.0), np.zeros(len(qp.l))
         nothing = np.zeros(qp.n)
@@ -37,10 +41,13 @@ class ReducedSolver:
             return Solution(x, y, np.inf, nothing, np.inf, 0)
         iterations = 0
         if free.size:
-            point, y, factor, iterations = self._interior_point(free, x, lb, ub)
-            if self._certifier.infeasible(y, lb, ub):
-                return Solution(x, y, np.inf, nothing, np.inf, iterations)
-            y /= factor
+            for far in (False, True):
+                point, y, solved, steps = self._interior_point(free, x, lb, ub, far, patience)
+                iterations += steps
+                if self._certifier.infeasible(y, lb, ub):
+                    return Solution(x, y, np.inf, nothing, np.inf, iterations)
+                if solved:
+                    break
             if not np.all(np.isfinite(point)) or not np.all(np.isfinite(y)):
                 x, y = np.clip(x, lb, ub), np.zeros(len(y))
                 return Solution(x, y, -np.inf, nothing, np.inf, iterations)
@@ -50,23 +57,37 @@ class ReducedSolver:
         return Solution(x, y, bound, reduced, objective, iterations)
 
     def _interior_point(
-        self, free: np.ndarray, x: np.ndarray, lb: np.ndarray, ub: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, float, int]:
-        """Values of the free variables, multipliers of the scaled problem, its scale, steps."""
+        self, free: np.ndarray, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, far: bool,
+        patience: Patience,
+    ) -> tuple[np.ndarray, np.ndarray, bool, int]:
+        """Values of the free variables, row multipliers, whether it worked, and steps.
+
+        With `far` lengths are measured in units of the largest bound: the solver takes problems
+        with very large numbers for infeasible.
+        """
         qp = self._qp
-        slope = self._hessian @ x + qp.q
-        block = sp.triu(self._hessian[free][:, free], format="csc")
-        size = max(np.abs(slope[free]).max(), 0.1 * np.abs(block.data).max(initial=0.0))
-        factor = 1.0 / size if size > 0.0 else 1.0
         rows, sign, G, h, equal = self._cone_rows(free, x, lb, ub)
+        unit = max(1.0, np.abs(h).max(initial=0.0)) if far else 1.0
+        slope = unit * (self._hessian @ x + qp.q)[free]
+        block = unit**2 * sp.triu(self._hessian[free][:, free], format="csc")
+        size = max(np.abs(slope).max(), 0.1 * np.abs(block.data).max(initial=0.0))
+        factor = 1.0 / size if size > 0.0 else 1.0
         cones = [clarabel.ZeroConeT(equal), clarabel.NonnegativeConeT(len(h) - equal)]
-        raw = clarabel.DefaultSolver(
-            factor * block, factor * slope[free], G, h, cones, self._settings
-        ).solve()
+        self._settings.time_limit = patience.seconds()
+        work = float(np.sum(np.diff(block.indptr).astype(float) ** 2))
+        raw = patience.run(
+            clarabel.DefaultSolver(
+                factor * block, factor * slope, G, h / unit, cones, self._settings
+            ).solve,
+            work,
+        )
+        if raw.status == clarabel.SolverStatus.MaxTime:
+            raise OutOfTimeError
         y = np.zeros(len(qp.l))
         kept = rows >= 0
         np.add.at(y, rows[kept], (sign * np.asarray(raw.z))[kept])
-        return np.asarray(raw.x), y, factor, int(raw.iterations)
+        solved = raw.status in (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved)
+        return unit * np.asarray(raw.x), y / (factor * unit), solved, int(raw.iterations)
 
     def _misses_rows(self, x: np.ndarray, free: np.ndarray) -> bool:
         """Whether a row without free variables is broken by more than any tolerance."""

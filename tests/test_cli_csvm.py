@@ -2,6 +2,7 @@ import csv
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -232,8 +233,41 @@ def test_files_that_cannot_be_read(fit, tmp_path, capsys, data):
     ragged.write_bytes(b"\xff\xfe\x00")
     assert fit(source=str(ragged)) == 1
     assert "UTF-8" in capsys.readouterr().err
-    assert main(["predict", data, "--model", data]) == 1
+    assert main(["predict", data, "--model", data]) == 2
     assert "not a model of csvm" in capsys.readouterr().err
+
+
+def edit_table(change):
+    def edit(path):
+        with np.load(path) as file:
+            stored = dict(file)
+        text = json.loads(str(stored["model"]))
+        change(text["table"])
+        np.savez(path, **{**stored, "model": np.array(json.dumps(text))})
+
+    return edit
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+@pytest.mark.parametrize("damage, message", [
+    (lambda path: path.write_bytes(path.read_bytes()[:-500]), "damaged"),
+    (lambda path: path.write_bytes(b""), "damaged"),
+    (lambda path: path.unlink(), "No such file"),
+    (edit_table(lambda table: table.pop("label")), "table lacks label"),
+    (edit_table(lambda table: table.update(mean=[0.0])), "mean must be 2 numbers"),
+    (edit_table(lambda table: table.update(scale=[1.0, 0.0])), "scale must be positive"),
+    (edit_table(lambda table: table.update(scale=[1.0, "2"])), "scale must be a number"),
+    (edit_table(lambda table: table.update(columns=["age", "age"])), "2 different names"),
+    (edit_table(lambda table: table.update(columns="ab")), "2 different names"),
+    (edit_table(lambda table: table.update(label="age")), "label must be"),
+])
+def test_model_files_that_cannot_be_used(fit, data, capsys, command, damage, message):
+    fit()
+    capsys.readouterr()
+    damage(Path(fit.path))
+    assert main([command, data, "--model", fit.path]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and message in err and len(err.splitlines()) == 1
 
 
 def test_models_are_not_mixed_up(fit, tmp_path, data, capsys):
@@ -243,7 +277,7 @@ def test_models_are_not_mixed_up(fit, tmp_path, data, capsys):
     X = np.random.default_rng(0).normal(size=(40, 2))
     plain = tmp_path / "plain.npz"
     CSVM(C=20.0, threshold="none").fit(X, X[:, 0] > 0).save(plain)
-    assert main(["predict", data, "--model", str(plain)]) == 1
+    assert main(["predict", data, "--model", str(plain)]) == 2
     assert "use csvm.CSVM.load" in capsys.readouterr().err
 
 

@@ -21,7 +21,7 @@ def convex_value(data, enforced, b_l=-np.inf, b_u=np.inf):
     dual = data.dual(enforced, b_l, b_u)
     point = Point(np.zeros(data.n + 2), dual.p.copy())
     rows, violation = SMOSolver().maximise(dual, point, Effort(1e-9, 8_000_000, HUGE))
-    value = certified_value(dual.p, point, rows)
+    value = certified_value(dual, point, rows)
     if violation > 1e-6:  # still climbing: only a dual without bound does
         assert value > 1e4
         return np.inf
@@ -256,3 +256,14 @@ def test_a_search_that_begins_anew_gives_the_same_optimum_with_threads():
         problem = CSVMProblem(random_instance(seed), settings=SEARCHES["both"])
         result = solve(problem, branching="first", threads=2, gap=1e-6)
         assert result.objective == pytest.approx(best, rel=3e-6, abs=1e-7)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("search", SEARCHES)
+def test_an_incumbent_of_norm_zero_closes_the_search_in_silence(search):
+    # Only positives but for an anchor that may be given up: f = 1 costs nothing.
+    y = np.array([1.0, 1.0, 1.0, -1.0, -1.0])
+    weights = np.array([[1.0, 1.0, 1.0]])
+    data = Instance(np.diag(np.arange(1.0, 6.0)), y, np.ones(2), weights, np.array([1.0]))
+    result = solve(CSVMProblem(data, settings=SEARCHES[search]), branching="first")
+    assert result.optimal and result.objective == 0.0

@@ -258,6 +258,13 @@ def test_checkpoint_of_other_data_or_damaged_is_refused(tmp_path):
         bnb.solve(hard_miqp(), resume=True)
 
 
+def test_a_checkpoint_of_another_problem_is_refused_even_if_that_is_unbounded(tmp_path):
+    file = tmp_path / "search.json"
+    bnb.solve(bnb.MIQP(None, [1.0], lb=0, integer=[0]), checkpoint=file)
+    with pytest.raises(ValueError, match="different problem"):
+        bnb.solve(bnb.MIQP(None, [-1.0], lb=0, integer=[0]), checkpoint=file, resume=True)
+
+
 def test_kill_and_resume(tmp_path):
     """kill −9 in the middle, then resume from what the last checkpoint holds."""
     file = tmp_path / "search.json"

@@ -1,5 +1,6 @@
 import pickle
 import warnings
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, make_blobs, make_classification
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import recall_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -14,11 +16,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import bnb
 import csvm
+from bnb import Reason, Status, Tolerance
 from csvm import CSVM, AnchorWarning, ConstantClassifierWarning, InfeasibleRatesError, kernels
-from csvm.estimator import _check_rates
+from csvm.estimator import _check_rates, _polish
 from csvm.feasibility import Feasibility
 from csvm.rates import RateReport, parse_constraints, requirements
+from csvm.search import CSVMProblem, Instance
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::csvm.rates.AnchorWarning"),
@@ -336,6 +341,102 @@ def test_a_classifier_that_breaks_its_promise_is_not_returned():
     _check_rates([RateReport("tpr", 0.9, 9.0, 10.0, 9.0, 0.9)])
     with pytest.raises(RuntimeError, match="9 are required"):
         _check_rates([RateReport("tpr", 0.9, 9.0, 10.0, 8.0, 1.0)])
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
+def test_kernels_that_overflow_are_told(kernel):
+    X, y = data(40)
+    with pytest.raises(ValueError, match=r"kernel matrix of X holds NaN or infinity; scale the"):
+        model(kernel=kernel, gamma=0.0 if kernel == "rbf" else 0.3).fit(X * 1e200, y)
+    with pytest.raises(ValueError, match=r"variance of X, .*, is not finite: scale the features"):
+        model(kernel=kernel, gamma="scale").fit(X * 1e200, y)
+
+
+@pytest.mark.parametrize("unit", [1e60, 1e-60])
+def test_kernels_out_of_the_range_of_arithmetic_are_told(unit):
+    X, y = data(40)
+    with pytest.raises(ValueError, match=r"largest entry of the kernel matrix is .*; scale the"):
+        model(kernel="linear").fit(X * unit, y)
+
+
+def test_points_whose_kernel_overflows_get_no_class():
+    X, y = data(40)
+    fitted = model(kernel="poly").fit(X, y)
+    with pytest.raises(ValueError, match=r"kernel matrix of X holds NaN or infinity; scale the"):
+        fitted.predict(X * 1e200)
+
+
+def test_tiny_features_give_no_wrong_optimum():
+    """Large objectives once were cut off as infeasible though a worse one was the incumbent."""
+    X, y = make_classification(40, 4, class_sep=2.0, flip_y=0.0, random_state=1)
+    fit = model(kernel="linear", constraints=("tpr>=0.9", "tnr>=0.9"), time_limit=5)
+    optimum = fit.fit(1e-3 * X, y).result_.objective
+    tiny = fit.fit(1e-8 * X, y).result_
+    assert tiny.bound <= 1e10 * optimum * 1.001
+    assert not tiny.optimal or tiny.objective == pytest.approx(1e10 * optimum, rel=1e-3)
+
+
+def ill_conditioned():
+    """Features of very different size, which sequential minimal optimisation is slow on."""
+    X, y = make_classification(40, 4, class_sep=1.0, flip_y=0.0, random_state=1)
+    return X * 10.0 ** np.random.default_rng(1).uniform(0, 2, 4), y
+
+
+def test_a_node_solver_that_cannot_finish_is_replaced():
+    X, y = ill_conditioned()
+    fit = model(kernel="linear", C=1e4, constraints="tpr>=1")
+    auto = fit.fit(X, y).result_
+    assert auto.optimal
+    with pytest.warns(ConvergenceWarning, match="node_solver='smo'.*scale the features"):
+        smo = fit.set_params(node_solver="smo").fit(X, y).result_
+    assert smo.optimal and smo.objective == pytest.approx(auto.objective, rel=1e-4)
+
+
+def test_nothing_found_says_when_and_why():
+    X, y = make_classification(40, 4, class_sep=2.0, flip_y=0.0, random_state=1)
+    fit = model(kernel="linear", constraints=("tpr>=0.9", "tnr>=0.9"), time_limit=0.5)
+    with pytest.raises(RuntimeError, match=r"ended after \S+ s: time limit") as caught:
+        fit.fit(1e-20 * X, y)
+    assert "none was proven not to exist" in str(caught.value)
+
+
+def polished(**changes):
+    """A search on a small problem, as if it had ended otherwise, and what polishing makes of it."""
+    X, y = data(40)
+    signs = np.where(y == "sick", 1.0, -1.0)
+    K, hits = kernels.rbf(X, gamma=0.3), (signs[20:] > 0).astype(float)
+    problem = CSVMProblem(
+        Instance(K, signs, np.ones(20), hits[None, :], np.array([hits.sum() - 2]))
+    )
+    result = bnb.solve(problem, branching="first", gap=1e-6)
+    given = replace(result, **{k: v(result.objective) for k, v in changes.items()})
+    return given, _polish(problem, given, 1e-4)
+
+
+def test_polishing_can_close_the_gap_and_says_so():
+    given, found = polished(
+        status=lambda _: Status.FEASIBLE, reason=lambda _: Reason.TIME, bound=lambda v: 0.99995 * v
+    )
+    assert (found.status, found.reason, found.bound) == (Status.OPTIMAL, Reason.GAP, given.bound)
+    _, found = polished(
+        status=lambda _: Status.FEASIBLE, reason=lambda _: Reason.TIME, bound=lambda v: 0.9998 * v
+    )
+    assert (found.status, found.reason) == (Status.FEASIBLE, Reason.TIME)
+    assert found.gap == pytest.approx(2e-4, rel=0.01)
+
+
+def test_polishing_below_the_bound_is_a_contradiction_not_a_proof():
+    _, found = polished(bound=lambda v: 1.001 * v)
+    assert found.status is Status.INVALID
+    _, found = polished(status=lambda _: Status.INVALID)
+    assert found.status is Status.INVALID
+
+
+def test_polishing_knows_the_absolute_gap():
+    result = polished()[0]
+    small = replace(result, status=Status.FEASIBLE, objective=1e-9, bound=0.0)
+    better = small.improved(result.x, 5e-10, 0.0, Tolerance(relative=1e-4))
+    assert better.optimal and better.gap == 1.0
 
 
 # -- company ---------------------------------------------------------------------------------

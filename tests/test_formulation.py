@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from itertools import product
 
 import cvxpy as cp
@@ -6,7 +8,7 @@ import pytest
 
 import bnb
 from csvm import formulation, kernels
-from csvm.problem import CSVMProblem
+from csvm.search import CSVMProblem, Instance
 
 
 def instance(seed, rates=1):
@@ -43,7 +45,7 @@ def by_enumeration(K, y, cost, weights, required):
 def test_all_four_and_ours_have_the_optimum_of_the_model(seed, rates):
     data = instance(seed, rates)
     best = by_enumeration(*data)
-    ours = bnb.solve(CSVMProblem(*data), gap=1e-6, time_limit=60)
+    ours = bnb.solve(CSVMProblem(Instance(*data)), gap=1e-6, time_limit=60)
     assert ours.optimal and ours.objective == pytest.approx(best, rel=1e-5)
     for build in (formulation.primal_csvm, formulation.kernel_csvm):
         problem = build(*data, attained=1.1 * best).problem()
@@ -82,3 +84,11 @@ def test_factor():
     L = formulation.factor(K)
     assert L.shape == (9, 3)
     assert np.abs(L @ L.T - K).max() < 1e-12
+
+
+@pytest.mark.parametrize("package", ["csvm", "bnb", "relaxations"])
+def test_importing_does_not_load_what_few_need(package):
+    """cvxpy alone takes more than a second."""
+    code = f"import {package}, sys; print({{'cvxpy', 'matplotlib', 'dask'}} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"

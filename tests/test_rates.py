@@ -27,6 +27,28 @@ def test_constraints_can_be_copied():
     assert copy.deepcopy(constraint) == constraint == pickle.loads(pickle.dumps(constraint))
 
 
+@pytest.mark.parametrize("dubious", [
+    lambda: (rates.tpr >= 0.8) and (rates.tnr >= 0.99),
+    lambda: rates.tpr >= 0.8 or rates.tnr >= 0.99,
+    lambda: not (rates.tpr >= 0.8),
+    lambda: 0.8 <= rates.tpr <= 0.9,
+    lambda: rates.tpr and rates.tnr >= 0.99,
+])
+def test_rates_and_constraints_have_no_truth_value(dubious):
+    """Python would keep one side only, and a rate would be dropped without a word."""
+    with pytest.raises(TypeError, match=r"as a list.*constraints=\[csvm.tpr >= 0.8, csvm.tnr"):
+        dubious()
+
+
+@pytest.mark.parametrize("number", [np.float64, np.float32])
+def test_numbers_of_numpy_on_either_side(number):
+    plain = Constraint("tpr", 0.75)
+    assert (rates.tpr >= number(0.75)) == (number(0.75) <= rates.tpr) == plain
+    assert type((rates.tpr >= number(0.75)).p0) is float
+    with pytest.raises(ValueError, match="bounded from below"):
+        number(0.75) >= rates.tpr  # noqa: B015
+
+
 @pytest.mark.parametrize(
     "text, message",
     [

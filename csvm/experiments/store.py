@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 __all__ = ["Store", "StoreError"]
 
 
 class StoreError(RuntimeError):
     """The file of records cannot be used."""
+
+
+def _lock(file: BinaryIO) -> None:
+    """Take the file for this process; the system lets go of it when the process ends."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        file.seek(2**31 - 2)  # a byte that nobody reads: such locks keep readers out
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class Store:
@@ -31,8 +44,8 @@ class Store:
         self.path = Path(path)
         self._file = self.path.open("a+b")
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            _lock(self._file)
+        except (BlockingIOError, PermissionError):
             self._file.close()
             raise StoreError(f"{self.path} is in use by another run") from None
         self._records: dict[str, dict[str, Any]] = {}

@@ -62,7 +62,7 @@ class ConvexSearch:
         """The node without its free anchors."""
         dual = self._in.dual(node.status == ENFORCED, node.b_l, node.b_u)
         return self._bound.apply(
-            dual, node.t, goal.cutoff, goal.expired, accuracy or self._settings.accuracy
+            dual, node.t, goal.cutoff, goal.patience, accuracy or self._settings.accuracy
         )
 
     def _slack(self, solved: Solved) -> np.ndarray:
@@ -98,7 +98,7 @@ class ConvexSearch:
         included[anchor] = True
         dual = self._in.dual(included, node.b_l, node.b_u)
         return self._bound.apply_from(
-            solved, dual, goal.cutoff, goal.expired, self._settings.accuracy
+            solved, dual, goal.cutoff, goal.patience, self._settings.accuracy
         )
 
     def _split(

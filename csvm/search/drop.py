@@ -169,7 +169,7 @@ class DropSearch:
         variables = self._in.anchors(free)
         fresh = node.age == 0
         if fresh:
-            mixture = self._game.soft_start(dual, variables, rates, node.t, cutoff, goal.expired)
+            mixture = self._game.soft_start(dual, variables, rates, node.t, cutoff, goal.patience)
             mixture.age = settings.start_age
         else:
             mixture = node.recall(free)
@@ -178,7 +178,7 @@ class DropSearch:
         played = self._game.play(
             dual, variables, rates, node.t, mixture, self._split, cutoff,
             settings.first_rounds if thorough else settings.rounds,
-            (3 if thorough else 1) * settings.patience, goal.expired,
+            (3 if thorough else 1) * settings.patience, goal.patience,
         )
         if not wide:  # what is learned on a wide interval is a bad start on a part of it
             node.remember(free, mixture, settings.rare, settings.most_age)

@@ -6,12 +6,13 @@ read a classifier from its multipliers: slid, or scaled, until the rates hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numba import njit
 
 from bnb.problem import Goal
+from relaxations.patience import Patience
 from relaxations.svm.dual import Dual, Effort, Point, gradient, intercept, make_feasible
 from relaxations.svm.solvers import NodeSolver
 
@@ -20,11 +21,9 @@ from .settings import Settings
 
 __all__ = ["Finder"]
 
-Expired = Callable[[], bool]
-
 _SATISFIED = 1.0 - 1e-12
 _ROUNDS = 100
-_CHUNK = 40  # rows per variable between two looks at the clock
+_ROWS = 400  # per variable, that a convex problem may take: heuristics need no proof
 
 
 class Finder:
@@ -51,7 +50,7 @@ class Finder:
         if self._rounded % self._settings.round_every != 1:
             return []
         kept = self._best_kept(slack, status)
-        _, x = self.alternate(kept, t, goal.objective, goal.expired)
+        _, x = self.alternate(kept, t, goal.objective, goal.patience)
         return [] if x is None else [("R", x)]
 
     def read(
@@ -65,7 +64,7 @@ class Finder:
         return value, np.append(scale * t[: data.n], beta)
 
     def alternate(
-        self, kept: np.ndarray, t: np.ndarray, bar: float, expired: Expired, tol: float = 1e-6
+        self, kept: np.ndarray, t: np.ndarray, bar: float, patience: Patience, tol: float = 1e-6
     ) -> tuple[float, np.ndarray | None]:
         """Enforce the kept anchors, solve, keep the best margins instead, and so on.
 
@@ -81,37 +80,38 @@ class Finder:
         t = t.copy()
         for _ in range(_ROUNDS):
             dual = data.dual(kept)
-            F = self._solve(dual, t, min(bar, best), tol, expired)
+            F = self._solve(dual, t, min(bar, best), tol, patience)
             value, x = self.read(t, F, kept, intercept(dual, Point(t, F)))
             if not value < min(bar, best - 1e-9 * abs(best)):
                 break
             best, best_x = value, x
-            if expired():
+            if patience.expired():
                 break
             margins = data.p[: data.n] * (data.p - F + x[data.n])[: data.n]
             kept = self._best_kept(1.0 - margins[data.first :] + 1e-9, nothing)
         return best, best_x
 
-    def sweep(self, expired: Expired) -> tuple[float, np.ndarray | None]:
+    def sweep(self, patience: Patience) -> tuple[float, np.ndarray | None]:
         """Alternation from soft margins in which a level says what missing an anchor costs."""
         data, best, best_x = self._in, np.inf, None
         at, nothing = data.anchors(), np.zeros(data.m, np.int8)
         t = np.zeros(data.n + 2)
         for level in self._settings.levels:
             dual = data.dual(np.ones(data.m, bool))
-            dual.hi[at], dual.lo[at] = np.minimum(dual.hi[at], level), np.maximum(dual.lo[at], -level)
-            F = self._solve(dual, t, np.inf, 1e-5, expired)
+            dual.hi[at] = np.minimum(dual.hi[at], level)
+            dual.lo[at] = np.maximum(dual.lo[at], -level)
+            F = self._solve(dual, t, np.inf, 1e-5, patience)
             slack = data.p[at] * (F[at] - intercept(dual, Point(t, F)))
             kept = self._best_kept(np.maximum(slack, -1.0) + 2.0, nothing)
-            value, x = self.alternate(kept, t, best, expired)
+            value, x = self.alternate(kept, t, best, patience)
             if value < best:
                 best, best_x = value, x
-            if expired():
+            if patience.expired():
                 break
         return best, best_x
 
     def swaps(
-        self, x: np.ndarray, objective: float, expired: Expired
+        self, x: np.ndarray, objective: float, patience: Patience
     ) -> tuple[float, np.ndarray]:
         """Exchange an enforced anchor for one given up while that lowers the objective.
 
@@ -124,13 +124,13 @@ class Finder:
         while tries > 0:
             for released, enforced in self._pairs(x, tries):
                 tries -= 1
-                if expired():
+                if patience.expired():
                     return objective, x
                 kept = data.kept(x)
                 kept[released], kept[enforced] = False, True
                 t = np.append(x[: data.n], [0.0, 0.0])
                 value, found = self.alternate(
-                    kept, t, objective - 1e-7 * abs(objective), expired
+                    kept, t, objective - 1e-7 * abs(objective), patience
                 )
                 if found is not None:
                     objective, x = value, found
@@ -140,17 +140,14 @@ class Finder:
         return objective, x
 
     def _solve(
-        self, dual: Dual, t: np.ndarray, target: float, tol: float, expired: Expired
+        self, dual: Dual, t: np.ndarray, target: float, tol: float, patience: Patience
     ) -> np.ndarray:
         """Maximise from the feasible point nearest to t, in place; the gradient there."""
         make_feasible(t, dual.lo, dual.hi)
         point = Point(t, np.empty_like(t))
         gradient(dual.gram, dual.p, *point)
-        effort = Effort(tol, _CHUNK * t.size, target)
-        for _ in range(10):
-            rows, violation = self._solver.maximise(dual, point, effort)
-            if violation <= tol or rows < effort.rows or expired():
-                break
+        effort = Effort(tol, _ROWS * t.size, target)
+        self._solver.maximise(dual, point, effort, patience=patience)
         return point.F
 
     def _best_kept(self, badness: np.ndarray, status: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ __all__ = ["ENFORCED", "FREE", "GIVEN_UP", "Instance", "slack_costs"]
 FREE, ENFORCED, GIVEN_UP = 0, 1, -1
 
 _ROUNDING = 1e-9
+_HOPELESS = 1e9  # objectives above this, in units of the problem, count as infeasible
 
 
 def slack_costs(
@@ -73,6 +74,8 @@ class Instance:
         In units of the heaviest anchor; a budget is what may be given up.
     exact : ndarray of bool (L,)
         Rates of unit weights that share no anchor; see `relaxations.svm.bounds.drop`.
+    hopeless : float
+        Objectives from here on count as infeasible.
     """
 
     def __init__(
@@ -94,6 +97,9 @@ class Instance:
         self.exact = np.all((self.weights == 0) | ((self.weights == 1) & alone), axis=1)
         # Of unit weights no fraction can be given up, and only a whole budget can be used up.
         self.budgets[self.exact] = np.floor(self.budgets[self.exact] + _ROUNDING)
+        # In units of the data: ||w||^2 is at least 1 / K_ii for a margin of one without intercept.
+        # Of solutions above it nothing is claimed, and `check` takes none.
+        self.hopeless = _HOPELESS * (1.0 / (self.gram.diag.max() or 1.0) + self.cost.sum())
         self.lo, self.hi = np.zeros(n + 2), np.zeros(n + 2)
         train = slice(self.first)
         self.lo[train] = np.where(self.p[train] < 0, -self.cost, 0.0)
@@ -114,10 +120,6 @@ class Instance:
     def anchors(self, which: np.ndarray | None = None) -> np.ndarray:
         """Places of the anchors, or of some of them, among all variables."""
         return self.first + (np.arange(self.m) if which is None else which)
-
-    def data(self) -> tuple[np.ndarray, ...]:
-        """All that decides the answer."""
-        return self.gram.K, self.gram.Z, self.p, self.cost, self.weights, self.budgets
 
     def decision(self, x: np.ndarray) -> np.ndarray:
         """f(x_i) of all points for a solution (t, beta)."""
@@ -142,7 +144,8 @@ class Instance:
             if over.any():
                 violation = max(violation, float(short[order[np.argmax(over)]]))
         norm = 0.5 * float(x[: self.n] @ (decision - x[self.n]))
-        return norm + float(self.cost @ slack), violation
+        objective = norm + float(self.cost @ slack)
+        return objective, violation if objective < self.hopeless else np.inf
 
     def propagate(self, status: np.ndarray) -> np.ndarray | None:
         """Enforce anchors that no longer fit a budget; what is left, None if overdrawn."""

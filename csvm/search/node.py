@@ -100,13 +100,28 @@ class Node:
         }
 
     @classmethod
-    def decode(cls, data: Any, variables: int) -> Node:
-        """The node back from `encode`."""
-        u = np.array(data["u"], dtype=float)
-        kept = u[u > 0.0]
+    def decode(cls, data: Any, anchors: int, variables: int) -> Node:
+        """The node back from `encode`; a ValueError says what is wrong with it."""
+        b_l, b_u, age = float(data["b_l"]), float(data["b_u"]), int(data["age"])
+        if not (b_l <= b_u and age >= 0):
+            raise ValueError("its interval or age cannot be")
+        status = _numbers(data, "status", anchors, -1, 1)
+        u = _numbers(data, "u", anchors, 0, 1)
+        values = _numbers(data, "t", len(data["t"]), -1e300, 1e300)
+        places = _numbers(data, "places", len(values), 0, variables - 1)
+        if np.any(status % 1 != 0) or np.any(places % 1 != 0):
+            raise ValueError("status and places must be whole numbers")
         t = np.zeros(variables)
-        t[np.array(data["places"], dtype=int)] = data["t"]
+        t[places.astype(int)] = values
+        kept = u[u > 0.0]
         return cls(
-            np.array(data["status"], np.int8), t, float(data["b_l"]), float(data["b_u"]), u,
-            np.diag(kept * (1 - kept)), min(int(data["age"]), 1),
+            status.astype(np.int8), t, b_l, b_u, u, np.diag(kept * (1 - kept)), min(age, 1)
         )
+
+
+def _numbers(data: Any, name: str, size: int, low: float, high: float) -> np.ndarray:
+    """So many numbers within limits."""
+    array = np.array(data[name], dtype=float)
+    if array.shape != (size,) or not np.all((array >= low) & (array <= high)):
+        raise ValueError(f"{name} must hold {size} numbers from {low:g} to {high:g}")
+    return array

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,6 +47,8 @@ class CSVMProblem(Problem):
     settings : Settings, optional
     """
 
+    scratch = frozenset({"_plan", "_bound", "_convex", "_drop", "finder"})
+
     def __init__(
         self, instance: Instance, node_solver: str = "auto", settings: Settings | None = None
     ) -> None:
@@ -62,7 +62,7 @@ class CSVMProblem(Problem):
     def _own_work_space(self) -> None:
         solver = make_solver(self.node_solver)
         settings, data = self.settings, self.instance
-        self._bound = ConvexBound(solver, settings.hopeless * (1.0 + data.cost.sum()))
+        self._bound = ConvexBound(solver, data.hopeless)
         self.finder = Finder(data, solver, settings)
         self._convex = ConvexSearch(data, self._bound, self.finder, settings)
         # Any answer gives a valid bound: in the game the last digits are not worth an exact solver.
@@ -70,6 +70,9 @@ class CSVMProblem(Problem):
         self._drop = None if data.is_factor else DropSearch(
             data, self._convex, DropGame(answers, data.gram), settings
         )
+
+    def __str__(self) -> str:
+        return f"CSVM, {self.instance.n} points, {self.instance.m} of them anchors"
 
     @property
     def size(self) -> tuple[int, int]:
@@ -89,7 +92,7 @@ class CSVMProblem(Problem):
             return None  # nothing to search for: infeasible, or all anchors are enforced
         if goal.incumbent is not None:
             return None
-        value, x = self.finder.sweep(goal.expired)
+        _, x = self.finder.sweep(goal.patience)
         return None if x is None else Evaluation(-np.inf, [("H", x)])
 
     def evaluate(self, state: Node, goal: Goal) -> Evaluation:
@@ -117,7 +120,7 @@ class CSVMProblem(Problem):
         rival = CSVMProblem(
             self.instance, self.node_solver, replace(self.settings, drop_first=True)
         )
-        left = min(goal.deadline - time.monotonic(), 1e9)
+        left = max(goal.patience.seconds(), 1e-3)
         result = bnb.solve(
             rival, branching="first", node_limit=nodes, start=goal.incumbent, time_limit=left,
             gap=goal.tolerance.relative, absolute_gap=goal.tolerance.absolute,
@@ -126,13 +129,13 @@ class CSVMProblem(Problem):
             raise KeyboardInterrupt
         if result.bound > state.bound:
             plan.drop = True
-            raise RestartError(result.bound, [("H", result.x)])
+            raise RestartError(result.bound, [] if result.x is None else [("H", result.x)])
 
     def _swap(self, goal: Goal) -> list[tuple[str, np.ndarray]]:
         """Swaps around a new incumbent."""
         if goal.incumbent is None or not goal.objective < self._plan.swapped * (1.0 - 1e-9):
             return []
-        self._plan.swapped, x = self.finder.swaps(goal.incumbent, goal.objective, goal.expired)
+        self._plan.swapped, x = self.finder.swaps(goal.incumbent, goal.objective, goal.patience)
         return [("L", x)]
 
     def branch(self, state: Node, evaluation: Evaluation, candidate: Candidate) -> list[Child]:
@@ -142,6 +145,14 @@ class CSVMProblem(Problem):
     def check(self, x: np.ndarray) -> tuple[float, float]:
         """Objective, and by how much margins must be relaxed for the counts to hold."""
         return self.instance.check(x)
+
+    def accept(self, x: np.ndarray) -> np.ndarray:
+        """A solution (t, beta) as it is, if its shape is right."""
+        if np.shape(x) != (self.instance.n + 1,):
+            raise ValueError(
+                f"a solution must have shape ({self.instance.n + 1},), got {np.shape(x)}"
+            )
+        return x
 
     def worker(self) -> CSVMProblem:
         """The same data and plan with a work space of its own."""
@@ -155,12 +166,4 @@ class CSVMProblem(Problem):
 
     def decode(self, data: Any) -> Node:
         """See `Node.decode`."""
-        return Node.decode(data, self.instance.n + 2)
-
-    def fingerprint(self) -> str:
-        """Sizes and a digest of the data."""
-        digest = hashlib.sha256()
-        for part in self.instance.data():
-            digest.update(np.ascontiguousarray(part).tobytes())
-        data = self.instance
-        return f"csvm n={data.n} anchors={data.m} {digest.hexdigest()[:16]}"
+        return Node.decode(data, self.instance.m, self.instance.n + 2)

@@ -17,8 +17,6 @@ class Settings:
         Violation at which a convex problem counts as solved: far below what the gap asks for.
     rough : float
         The same where a bound only has to refute a piece of the intercept's range.
-    hopeless : float
-        Bounds above this times the slack costs count as infeasible: no classifier in use costs it.
     probes : int
         Anchors whose enforcement is tried before a node of the convex search is split: with more
         the tree hardly shrinks.
@@ -57,7 +55,6 @@ class Settings:
 
     accuracy: float = 1e-7
     rough: float = 1e-3
-    hopeless: float = 1e9
     probes: int = 24
     spare: float = 2.0
     decay: float = 0.9

@@ -36,15 +36,15 @@ class ActiveSet(NamedTuple):
 
     Parameters
     ----------
-    index : ndarray of int (capacity,)
+    ids : ndarray of int (capacity,)
         The members, the first ``size[0]`` entries.
     place : ndarray of int (N,)
-        Where a variable stands in ``index``, -1 for those that do not.
+        Where a variable stands in ``ids``, -1 for those that do not.
     L : ndarray (capacity, capacity)
     size : ndarray of int (1,)
     """
 
-    index: np.ndarray
+    ids: np.ndarray
     place: np.ndarray
     L: np.ndarray
     size: np.ndarray
@@ -89,7 +89,7 @@ def _column(gram: Gram, members: ActiveSet, i: int, shift: float) -> np.ndarray:
     """K_ai + shift of all members a."""
     out = np.empty(members.size[0])
     for a in range(out.size):
-        out[a] = entry(gram, i, members.index[a]) + shift
+        out[a] = entry(gram, i, members.ids[a]) + shift
     return out
 
 
@@ -97,7 +97,7 @@ def _column(gram: Gram, members: ActiveSet, i: int, shift: float) -> np.ndarray:
 def _join(gram: Gram, members: ActiveSet, i: int, shift: float) -> bool:
     """Make i a member; False if it lies in the others' affine hull, or there is no room."""
     m = members.size[0]
-    if m == members.index.size:
+    if m == members.ids.size:
         return False
     row = _column(gram, members, i, shift)
     _forward(members.L, m, row)
@@ -107,7 +107,7 @@ def _join(gram: Gram, members: ActiveSet, i: int, shift: float) -> bool:
         return False
     members.L[m, :m] = row
     members.L[m, m] = np.sqrt(rest)
-    members.index[m] = i
+    members.ids[m] = i
     members.place[i] = m
     members.size[0] = m + 1
     return True
@@ -120,8 +120,8 @@ def _leave(members: ActiveSet, i: int) -> None:
     first = place[i]
     m = members.size[0] - 1
     for a in range(first, m):
-        members.index[a] = members.index[a + 1]
-        place[members.index[a]] = a
+        members.ids[a] = members.ids[a + 1]
+        place[members.ids[a]] = a
         L[a, : a + 2] = L[a + 1, : a + 2]
     place[i] = -1
     members.size[0] = m
@@ -164,7 +164,7 @@ def _level(members: ActiveSet, F: np.ndarray) -> float:
     """beta: the mean of F over the members."""
     total = 0.0
     for a in range(members.size[0]):
-        total += F[members.index[a]]
+        total += F[members.ids[a]]
     return total / members.size[0]
 
 
@@ -176,7 +176,7 @@ def _first_block(
     step = dual.hi[i] - t[i] if sign > 0.0 else t[i] - dual.lo[i]
     block = -1
     for a in range(rho.size):
-        j = members.index[a]
+        j = members.ids[a]
         away = -sign * rho[a]
         room = np.inf
         if away > _IDLE:
@@ -204,7 +204,7 @@ def _move(
     index = np.empty(m + 1, np.int64)
     factor = np.empty(m + 1)
     for a in range(m):
-        j = members.index[a]
+        j = members.ids[a]
         index[a] = j
         factor[a] = 0.5 * change * rho[a]
         point.t[j] -= change * rho[a]
@@ -218,7 +218,7 @@ def _move(
 @njit(nogil=True, cache=True)
 def _to_bound(members: ActiveSet, block: int, rising: bool, dual: Dual, t: np.ndarray) -> None:
     """A member that has met its bound is put there exactly, and leaves."""
-    j = members.index[block]
+    j = members.ids[block]
     t[j] = dual.hi[j] if rising else dual.lo[j]
     _leave(members, j)
 
@@ -287,7 +287,7 @@ def _swap_in(dual: Dual, members: ActiveSet, i: int, point: Point, shift: float)
     rho, _ = _project(dual.gram, members, i, shift, _inverse_of_ones(members))
     slope = F[i]
     for a in range(rho.size):
-        slope -= rho[a] * F[members.index[a]]
+        slope -= rho[a] * F[members.ids[a]]
     sign = 1.0 if slope >= 0.0 else -1.0
     step, block = _first_block(members, rho, sign, dual, t, i)
     if not np.isfinite(step):
@@ -311,7 +311,7 @@ def _make_level(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int
     rows = 0
     while members.size[0] > 0:
         m = members.size[0]
-        step = F[members.index[:m]]
+        step = F[members.ids[:m]]
         if np.abs(step - step.mean()).max() <= tol:
             break
         ones = _inverse_of_ones(members)
@@ -321,15 +321,15 @@ def _make_level(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int
         length = 1.0
         block = -1
         for a in range(m):
-            j = members.index[a]
+            j = members.ids[a]
             if step[a] != 0.0:
                 room = dual.hi[j] - t[j] if step[a] > 0.0 else dual.lo[j] - t[j]
                 if room / step[a] < length:
                     length = max(room / step[a], 0.0)
                     block = a
         for a in range(m):
-            t[members.index[a]] += length * step[a]
-        add_rows(dual.gram, members.index, -0.5 * length * step, m, F)
+            t[members.ids[a]] += length * step[a]
+        add_rows(dual.gram, members.ids, -0.5 * length * step, m, F)
         rows += _rows(dual.gram, m)
         if block < 0:
             break  # another step would only chase rounding
@@ -341,7 +341,7 @@ def _make_level(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int
 def _begin(dual: Dual, members: ActiveSet, point: Point, tol: float, shift: float) -> int:
     """Members are those inside their box, and level.  Returns the rows that took."""
     for a in range(members.size[0]):
-        members.place[members.index[a]] = -1
+        members.place[members.ids[a]] = -1
     members.size[0] = 0
     rows = 0
     for i in range(point.t.size):
@@ -379,12 +379,12 @@ def _worst(dual: Dual, members: ActiveSet, point: Point) -> tuple[int, float, fl
 def copy_set(source: ActiveSet, target: ActiveSet) -> None:
     """Make the members of one set those of another, factor included."""
     for a in range(target.size[0]):
-        target.place[target.index[a]] = -1
+        target.place[target.ids[a]] = -1
     m = source.size[0]
     target.size[0] = m
     for a in range(m):
-        target.index[a] = source.index[a]
-        target.place[source.index[a]] = a
+        target.ids[a] = source.ids[a]
+        target.place[source.ids[a]] = a
         for b in range(a + 1):
             target.L[a, b] = source.L[a, b]
 
@@ -416,7 +416,7 @@ def climb(
     height = value(dual.p, point)
     while True:
         i, sign, violation = _worst(dual, members, point)
-        full = members.size[0] == members.index.size
+        full = members.size[0] == members.ids.size
         if violation <= effort.tol or rows >= effort.rows or height > effort.target or full:
             return rows, violation
         missing = min(effort.target - height + 1.0 + abs(effort.target), _FAR)

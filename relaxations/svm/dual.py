@@ -111,22 +111,27 @@ def value(p: np.ndarray, point: Point) -> float:
 
 
 @njit(nogil=True, cache=True)
-def certified_value(p: np.ndarray, point: Point, rows: int) -> float:
+def certified_value(dual: Dual, point: Point, rows: int) -> float:
     """Lower bound D(t) less a bound on its rounding error.
 
     F has had ``rows`` rows added to it, each time with a relative error of a few units in the last
-    place of the largest entry.
+    place of the largest entry.  And K is positive semidefinite only up to rounding: entries are off
+    by some units of sqrt(K_ii K_jj), which large multipliers that cancel each other in Kt would
+    turn into a gain.
     """
     total = 0.0
     mass = 0.0
+    reach = 0.0
     largest = 1.0
+    p, diag = dual.p, dual.gram.diag
     t, F = point
     for i in range(t.size):
         if t[i] != 0.0:
             total += 0.5 * (p[i] + F[i]) * t[i]
             mass += abs(t[i])
+            reach += abs(t[i]) * np.sqrt(diag[i])
             largest = max(largest, abs(F[i]), abs(p[i]))
-    return total - 4.0 * _EPS * (rows + t.size) * mass * largest
+    return total - _EPS * (4.0 * (rows + t.size) * mass * largest + reach * reach)
 
 
 @njit(nogil=True, cache=True)

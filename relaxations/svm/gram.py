@@ -57,7 +57,9 @@ def entry(gram: Gram, i: int, j: int) -> float:
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
-def add_rows(gram: Gram, index: np.ndarray, factor: np.ndarray, count: int, out: np.ndarray) -> None:
+def add_rows(
+    gram: Gram, index: np.ndarray, factor: np.ndarray, count: int, out: np.ndarray
+) -> None:
     """Add ``sum_a factor_a K[index_a]`` over the first ``count`` to ``out``."""
     if gram.Z.shape[1] == 0:
         for a in range(count):

@@ -6,6 +6,7 @@ certified values and fixings do not depend on which of them is used.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ import osqp
 import scipy.sparse as sp
 from numba import njit
 
+from ..patience import FOR_EVER, Patience
 from .active_set import ActiveSet, climb, copy_set, empty_set
 from .dual import Dual, Effort, Point, value
 from .gram import block, rows_times
@@ -22,7 +24,7 @@ __all__ = ["SOLVERS", "AutoSolver", "NodeSolver", "OSQPSolver", "SMOSolver", "ma
 
 _LARGE = 1e6  # stands for an infinite end of a multiplier's interval inside OSQP
 _EACH_SIDE = 60  # violators taken into a working set from either side
-_OUTER = 40
+_WORK, _OSQP_WORK = 20_000_000, 150_000_000  # operations between two looks at the clock
 _EFFORTS = ((1e-1, 1000), (1e-2, 4000), (1e-4, 20000))
 """(accuracy in units of the tolerance, iterations): harder when a solve hardly gained anything."""
 _MOST_MEMBERS = 1500  # a factor of so many takes 18 MB, and a step of it two milliseconds
@@ -33,7 +35,8 @@ class NodeSolver(Protocol):
     """Maximises D(t) from a feasible t; t and F = p − Kt/2 change in place."""
 
     def maximise(
-        self, dual: Dual, point: Point, effort: Effort, held: bool = False
+        self, dual: Dual, point: Point, effort: Effort, held: bool = False,
+        patience: Patience = FOR_EVER,
     ) -> tuple[int, float]:
         """Returns the rows added to F and the violation left.
 
@@ -51,10 +54,11 @@ class SMOSolver:
         """There is nothing to keep."""
 
     def maximise(
-        self, dual: Dual, point: Point, effort: Effort, held: bool = False
+        self, dual: Dual, point: Point, effort: Effort, held: bool = False,
+        patience: Patience = FOR_EVER,
     ) -> tuple[int, float]:
         """See `NodeSolver`."""
-        return climb_by_pairs(dual, point, effort)  # type: ignore[no-any-return]
+        return _pairs(dual, point, effort, patience)
 
 
 class OSQPSolver:
@@ -79,7 +83,8 @@ class OSQPSolver:
         """There is nothing to keep."""
 
     def maximise(
-        self, dual: Dual, point: Point, effort: Effort, held: bool = False
+        self, dual: Dual, point: Point, effort: Effort, held: bool = False,
+        patience: Patience = FOR_EVER,
     ) -> tuple[int, float]:
         """See `NodeSolver`; ends with a few pair steps for what is below OSQP's accuracy."""
         gram, lo, hi, (t, F) = dual.gram, dual.lo, dual.hi, point
@@ -87,10 +92,11 @@ class OSQPSolver:
         rows = level = 0
         while True:
             W, violation = _working_set(t, F, lo, hi, effort.tol)
-            if violation <= effort.tol or height > effort.target or rows >= effort.rows:
+            enough = violation <= effort.tol or height > effort.target
+            if enough or rows >= effort.rows or patience.expired():
                 return rows, violation
             best = self._workspace(len(W)).solve(
-                block(gram, W), F[W], t[W], lo[W], hi[W], effort.tol, level
+                block(gram, W), F[W], t[W], lo[W], hi[W], effort.tol, level, patience
             )
             change = best - t[W]
             step = -0.5 * rows_times(gram, W, change)
@@ -104,15 +110,13 @@ class OSQPSolver:
                 level += 1
                 if level == len(_EFFORTS):
                     break
-        more, violation = self._finish(dual, point, effort._replace(rows=20 * t.size))
+        last = effort._replace(rows=20 * t.size)
+        if gram.Z.shape[1] == 0:
+            more, violation = _pairs(dual, point, last, patience)
+        else:
+            members = empty_set(t.size, gram.Z.shape[1] + 2)
+            more, violation = _members(dual, members, point, last, False, patience)
         return rows + more, violation
-
-    def _finish(self, dual: Dual, point: Point, effort: Effort) -> tuple[int, float]:
-        if dual.gram.Z.shape[1] == 0:
-            return climb_by_pairs(dual, point, effort)  # type: ignore[no-any-return]
-        return climb(  # type: ignore[no-any-return]
-            dual, empty_set(len(dual.p), dual.gram.Z.shape[1] + 2), point, effort, False
-        )
 
 
 class AutoSolver:
@@ -128,29 +132,32 @@ class AutoSolver:
         if self._members is None:
             return
         if self._held is None or len(self._held.place) != len(self._members.place):
-            self._held = empty_set(len(self._members.place), len(self._members.index))
+            self._held = empty_set(len(self._members.place), len(self._members.ids))
         copy_set(self._members, self._held)
 
     def maximise(
-        self, dual: Dual, point: Point, effort: Effort, held: bool = False
+        self, dual: Dual, point: Point, effort: Effort, held: bool = False,
+        patience: Patience = FOR_EVER,
     ) -> tuple[int, float]:
         """See `NodeSolver`."""
         rows = 0
         many = len(dual.p) > _MOST_MEMBERS and dual.gram.Z.shape[1] == 0
         if many:
             first = min(effort.rows, _PAIRS_FIRST * len(dual.p))
-            rows, violation = climb_by_pairs(dual, point, effort._replace(rows=first))
+            rows, violation = _pairs(dual, point, effort._replace(rows=first), patience)
             if self._done(dual, point, effort, rows, violation):
                 return rows, violation
         if not many or self._inside(dual, point) < _MOST_MEMBERS // 2:
             members = self._room(dual)
             if held and not many and self._held is not None:
                 copy_set(self._held, members)
-            more, violation = climb(dual, members, point, effort, held and not many)
+            more, violation = _members(
+                dual, members, point, effort, held and not many, patience
+            )
             rows += more
             if self._done(dual, point, effort, rows, violation):
                 return rows, violation
-        more, violation = self._rescue.maximise(dual, point, effort)
+        more, violation = self._rescue.maximise(dual, point, effort, patience=patience)
         return rows + more, violation
 
     def _done(
@@ -168,6 +175,39 @@ class AutoSolver:
             capacity = min(variables, rank + 2 if rank else _MOST_MEMBERS)
             self._members = empty_set(variables, capacity)
         return self._members
+
+
+def _pairs(
+    dual: Dual, point: Point, effort: Effort, patience: Patience
+) -> tuple[int, float]:
+    """`climb_by_pairs`, which does not look at the clock, in portions."""
+    return _in_portions(
+        lambda some, _: climb_by_pairs(dual, point, some), dual, effort, patience
+    )
+
+
+def _members(
+    dual: Dual, members: ActiveSet, point: Point, effort: Effort, ready: bool, patience: Patience
+) -> tuple[int, float]:
+    """`climb` in portions; the members that one ends with are those the next begins with."""
+    return _in_portions(
+        lambda some, again: climb(dual, members, point, some, ready or again), dual, effort,
+        patience,
+    )
+
+
+def _in_portions(
+    call: Callable[[Effort, bool], tuple[int, float]], dual: Dual, effort: Effort,
+    patience: Patience,
+) -> tuple[int, float]:
+    at_once = max(100, _WORK // len(dual.p))
+    total = 0
+    while True:
+        some = min(effort.rows - total, at_once)
+        rows, violation = call(effort._replace(rows=some), total > 0)
+        total += rows
+        if rows < some or total >= effort.rows or patience.expired():
+            return total, violation
 
 
 SOLVERS: dict[str, type[SMOSolver] | type[OSQPSolver] | type[AutoSolver]] = {
@@ -219,7 +259,7 @@ class _Workspace:
 
     def solve(
         self, K: np.ndarray, F: np.ndarray, t: np.ndarray, lo: np.ndarray, hi: np.ndarray,
-        tol: float, effort: int,
+        tol: float, effort: int, patience: Patience,
     ) -> np.ndarray:
         """The maximiser near t with the same sum as t; t itself if OSQP fails."""
         n = len(t)
@@ -236,11 +276,16 @@ class _Workspace:
         start[:n] = t / unit
         self._solver.update(Px=P[self._rows, self._columns], q=q, l=low, u=high)
         share, limit = _EFFORTS[effort]
+        at_once = int(np.clip(_OSQP_WORK // self._size**2, 100, limit))
         self._solver.update_settings(
-            eps_abs=share * tol, eps_rel=share * tol, max_iter=limit, polishing=share * tol < 1e-5
+            eps_abs=share * tol, eps_rel=share * tol, max_iter=at_once,
+            polishing=share * tol < 1e-5,
         )
         self._solver.warm_start(x=start, y=np.zeros(self._size + 1))
-        raw = self._solver.solve(raise_error=False)
+        for _ in range(0, limit, at_once):  # every portion starts where the last one stopped
+            raw = self._solver.solve(raise_error=False)
+            if raw.info.iter < at_once or patience.expired():
+                break
         if raw.x is None or not np.all(np.isfinite(raw.x)):
             return t
         return _restore_sum(unit * raw.x[:n], lo, hi, float(t.sum()), share * tol * unit)

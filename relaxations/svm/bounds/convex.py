@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from ...patience import Patience
 from ..dual import (
     Dual,
     Effort,
@@ -22,7 +22,7 @@ from ..solvers import NodeSolver
 __all__ = ["ConvexBound", "Solved"]
 
 _CHUNKS = 40
-_ROWS = 40  # per variable, in a chunk: between two chunks the clock is looked at
+_ROWS = 40  # per variable, in a chunk: between two chunks it is seen whether D has no bound
 
 
 class Solved(NamedTuple):
@@ -50,7 +50,7 @@ class ConvexBound:
         self.solves = 0
 
     def apply(
-        self, dual: Dual, t: np.ndarray, cutoff: float, expired: Callable[[], bool],
+        self, dual: Dual, t: np.ndarray, cutoff: float, patience: Patience,
         accuracy: float,
     ) -> Solved:
         """Maximise from the feasible point nearest to t, until the bound reaches the cutoff.
@@ -61,22 +61,22 @@ class ConvexBound:
         make_feasible(t, dual.lo, dual.hi)
         point = Point(t, np.empty_like(t))
         gradient(dual.gram, dual.p, *point)
-        return self._maximise(dual, point, cutoff, expired, accuracy, False)
+        return self._maximise(dual, point, cutoff, patience, accuracy, False)
 
     def hold(self) -> None:
         """Prepare for `apply_from` the point of the last solve."""
         self._solver.hold()
 
     def apply_from(
-        self, solved: Solved, dual: Dual, cutoff: float, expired: Callable[[], bool],
+        self, solved: Solved, dual: Dual, cutoff: float, patience: Patience,
         accuracy: float,
     ) -> Solved:
         """The same from the solution that was held, in a larger box."""
         point = Point(solved.t.copy(), solved.F.copy())
-        return self._maximise(dual, point, cutoff, expired, accuracy, True)
+        return self._maximise(dual, point, cutoff, patience, accuracy, True)
 
     def _maximise(
-        self, dual: Dual, point: Point, cutoff: float, expired: Callable[[], bool],
+        self, dual: Dual, point: Point, cutoff: float, patience: Patience,
         accuracy: float, held: bool,
     ) -> Solved:
         self.solves += 1
@@ -85,12 +85,12 @@ class ConvexBound:
         bound, rows = -np.inf, len(dual.p)
         for _ in range(_CHUNKS):
             before = point.t.copy()
-            more, violation = self._solver.maximise(dual, point, effort, held)
+            more, violation = self._solver.maximise(dual, point, effort, held, patience)
             rows, held = rows + more, False
-            last, bound = bound, max(bound, certified_value(dual.p, point, rows))
+            last, bound = bound, max(bound, certified_value(dual, point, rows))
             if violation <= accuracy or bound >= target or bound <= last + 1e-12 * abs(last):
                 break
-            if expired():
+            if patience.expired():
                 break
             extrapolate(dual, point, before, target)
         if bound >= self._hopeless:

@@ -651,10 +651,12 @@ def policy_terms(
     value = 0.0
     sigma = 0.0
     mass = 0.0
+    reach = 0.0  # its square is the most that the terms of t'Kt can sum up to
     for i in range(t.size):
         value += (p[i] - 0.5 * half[i]) * t[i]
         sigma += t[i]
         mass += abs(t[i])
+        reach += abs(t[i]) * np.sqrt(K[i, i])
     linear = np.empty(m)
     B = np.empty((m, m))
     scale = np.empty(m)
@@ -669,5 +671,5 @@ def policy_terms(
             B[c, a] = B[a, c]
         B[a, a] = 0.0
     b = p[t.size - 2:].copy()
-    largest = 1.0 + mass + abs(b[0]) + abs(b[1])
-    return value - 16.0 * _EPS * t.size * mass * largest, sigma, linear, B, scale, share, b
+    terms = mass * (1.0 + abs(b[0]) + abs(b[1])) + reach * reach
+    return value - 16.0 * _EPS * t.size * terms, sigma, linear, B, scale, share, b

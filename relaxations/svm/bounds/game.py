@@ -1,19 +1,20 @@
 """The game that finds a good t for the drop bound.
 
-Which t is best?  ``min_V value(V)`` (see `relaxations.svm.bounds.drop`) is concave in t, so t is played
-against V: V answers t with the worst set it finds, t answers the average of the sets seen so far.
-With u_j the frequency of j and C the covariance of the sets, that answer is one more node dual, in
-x_j = (1 - u_j) t_j, with kernel K_jk (1 + C_jk / ((1 - u_j)(1 - u_k))) on the free anchors.
+Which t is best?  ``min_V value(V)`` (see `relaxations.svm.bounds.drop`) is concave in t, so t is
+played against V: V answers t with the worst set it finds, t answers the average of the sets seen so
+far.  With u_j the frequency of j and C the covariance of the sets, that answer is one more node
+dual, in x_j = (1 - u_j) t_j, with kernel K_jk (1 + C_jk / ((1 - u_j)(1 - u_k))) on the free
+anchors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 
+from ...patience import Patience
 from ..dual import Dual, Effort, Point, gradient, intercept
 from ..gram import Gram, dense, times
 from ..solvers import NodeSolver
@@ -63,7 +64,7 @@ class DropGame:
 
     def soft_start(
         self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, target: float,
-        expired: Callable[[], bool],
+        patience: Patience,
     ) -> Mixture:
         """A start for `play`: the best of a range of soft margins.
 
@@ -84,7 +85,9 @@ class DropGame:
             _close_sum(x)
             gradient(self._gram, dual.p, x, F)
             capped, point = Dual(self._gram, dual.p, low, top), Point(x, F)
-            self._solver.maximise(capped, point, Effort(1e-3, _ROWS * t.size, np.inf))
+            self._solver.maximise(
+                capped, point, Effort(1e-3, _ROWS * t.size, np.inf), patience=patience
+            )
             policy = x.copy()
             policy[-2:] = 0.0
             found = drop_bound(self._K, dual.p, policy, dual.p - F, free, rates, S, bars, 1)
@@ -93,14 +96,14 @@ class DropGame:
                 t[:] = policy
                 beta = intercept(capped, point)
                 u[:] = np.maximum((F[free] - beta) * np.sign(dual.p[free]), 0.0)
-            if best >= target or expired():
+            if best >= target or patience.expired():
                 break
         _spread(u, rates.weights, rates.budgets)
         return Mixture(u, np.diag(u * (1.0 - u)), 0)
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, mixture: Mixture,
-        S: np.ndarray, target: float, rounds: int, patience: int, expired: Callable[[], bool],
+        S: np.ndarray, target: float, rounds: int, stale_rounds: int, patience: Patience,
     ) -> Played:
         """Raise the drop bound of a node by playing t against the sets.
 
@@ -119,10 +122,10 @@ class DropGame:
             Split of the quadratic term over all anchors; improved in place.
         target : float
             Stop when the bound reaches this.
-        rounds, patience : int
+        rounds, stale_rounds : int
             Rounds of the game, and rounds without progress.
-        expired : callable
-            Says whether to end the game early.
+        patience : Patience
+            When it ends, so does the game.
 
         Returns
         -------
@@ -141,18 +144,18 @@ class DropGame:
             if best is None or found.bound > best.bound:
                 best, best_at = found, now
             missing = target - best.bound
-            if missing <= 0.0 or r == rounds - 1 or expired():
+            if missing <= 0.0 or r == rounds - 1 or patience.expired():
                 break
             if best.bound - mark > 0.03 * missing:
                 mark, stale = best.bound, 0
             else:
                 stale += 1
-                if stale >= patience:
+                if stale >= stale_rounds:
                     break
             average_in(found.chosen, 2.0 / (mixture.age + 4.0), mixture.u, mixture.C)
             mixture.age += 1
             memory[r % _MEMORY] = found.chosen
-            answer = self._answer(dual, free, mixture, x, missing)
+            answer = self._answer(dual, free, mixture, x, missing, patience)
             # A step that did not help is taken back: from the best, which now knows one more set.
             pull = _best_pull(
                 K, p, best_at.t, best_at.half, answer.t, answer.half, free, memory,
@@ -175,7 +178,8 @@ class DropGame:
         return _Policy.of(self._gram, x)
 
     def _answer(
-        self, dual: Dual, free: np.ndarray, mixture: Mixture, x: _Policy, missing: float
+        self, dual: Dual, free: np.ndarray, mixture: Mixture, x: _Policy, missing: float,
+        patience: Patience,
     ) -> _Policy:
         """The best t against the mixture; x is its last answer, updated."""
         K, diag = self._K, self._gram.diag
@@ -188,7 +192,7 @@ class DropGame:
         tol = min(max(0.1 * missing / max(np.abs(x.t).sum(), 1e-12), 1e-6), 1e-3)
         self._solver.maximise(
             Dual(self._answers, dual.p, dual.lo, dual.hi), Point(x.t, F),
-            Effort(tol, _ROWS * F.size, np.inf),
+            Effort(tol, _ROWS * F.size, np.inf), patience=patience,
         )
         _read_answer(K, diag, kernel, kernel_diag, dual.p, anchors, x.t, x.half, F)
         answer = _Policy(np.empty(F.size), np.empty(F.size))

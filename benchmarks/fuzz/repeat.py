@@ -1,0 +1,45 @@
+"""One thread repeats a run exactly, with the same problem object and with a new one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import bnb
+from bnb import Reason
+
+from .engine import EngineKind, Kind
+from .judge import Verdict
+from .watch import watched
+
+
+class Repeated(Kind):
+    """The same search three times."""
+
+    def __init__(self, kinds: dict[str, EngineKind]) -> None:
+        self.kinds = kinds
+
+    def make(self, rng: np.random.Generator) -> dict:
+        name = str(rng.choice(list(self.kinds)))
+        kind = self.kinds[name]
+        inner = kind.deep(rng) if rng.random() < 0.5 else kind.make(rng)
+        inner["options"]["threads"] = 1
+        return {"of": name, "inner": inner}
+
+    def run(self, data: dict) -> Verdict:
+        kind, inner, faults = self.kinds[data["of"]], data["inner"], []
+        same = kind.build(inner)
+        with watched(faults):
+            first, *others = (
+                bnb.solve(problem, **inner["options"])
+                for problem in (same, same, kind.build(inner))
+            )
+        verdict = kind.judge(inner, first, kind.truth(inner))
+        for name, other in zip(("the same problem again", "a new one"), others, strict=True):
+            if Reason.TIME not in (first.reason, other.reason) and _trail(first) != _trail(other):
+                faults.append(f"first {first}; {name}: {other}")
+        return Verdict(verdict.outcome, faults + verdict.faults)
+
+
+def _trail(result: bnb.Result) -> tuple:
+    x = None if result.x is None else tuple(result.x)
+    return result.status, result.nodes, result.probes, result.objective, result.bound, x

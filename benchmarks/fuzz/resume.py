@@ -1,0 +1,217 @@
+"""Searches that are stopped, or killed, and go on from their checkpoint."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+import bnb
+
+from .engine import EngineKind, Kind
+from .judge import Truth, Verdict
+from .watch import watched
+
+CHANGES = {
+    "miqp": ("q", "u", "lb", "constant", "integer"),
+    "support": ("q", "P", "k", "support", "exactly", "constant"),
+    "indicator": ("q", "b", "G", "groups", "weights", "constant"),
+    "csvm": ("y", "cost", "required", "X"),
+}
+"""What makes another problem, whose checkpoint must be refused."""
+
+
+class Resumed(Kind):
+    """Stopped by nodes, by time or by a callback at a random moment, maybe more than once."""
+
+    def __init__(self, kinds: dict[str, EngineKind]) -> None:
+        self.kinds = kinds
+
+    def make(self, rng: np.random.Generator) -> dict:
+        name = str(rng.choice(list(self.kinds)))
+        kind = self.kinds[name]
+        inner = kind.deep(rng) if rng.random() < 0.7 else kind.make(rng)
+        stops = np.cumsum(rng.integers(1, 6, int(rng.integers(1, 4))))
+        return {
+            "of": name, "inner": inner, "how": str(rng.choice(["nodes", "time", "callback"])),
+            "stops": stops, "seconds": float(rng.choice([0.001, 0.01, 0.03])),
+            "change": str(rng.choice(CHANGES[name])),
+        }
+
+    def run(self, data: dict) -> Verdict:
+        kind, inner = self.kinds[data["of"]], data["inner"]
+        truth, faults = kind.truth(inner), []
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "search.json"
+            with watched(faults):
+                whole = bnb.solve(kind.build(inner), **inner["options"])
+                for stop in data["stops"]:
+                    part = bnb.solve(
+                        kind.build(inner), checkpoint=file, resume=True,
+                        **{**inner["options"], **_stop(data["how"], stop, data["seconds"])},
+                    )
+                    faults += _named("stopped", kind.judge(inner, part, truth))
+            faults += self._refusals(kind, data, file)
+            with watched(faults):
+                rest = bnb.solve(
+                    kind.build(inner), checkpoint=file, resume=True, **inner["options"]
+                )
+        return _compare(kind, inner, truth, whole, rest, faults)
+
+    def _refusals(self, kind: EngineKind, data: dict, file: Path) -> list[str]:
+        """A checkpoint of another problem must be refused."""
+        other = changed(data["inner"], data["change"])
+        if other is None or not file.exists():
+            return []
+        copy = file.with_name("copy.json")
+        copy.write_bytes(file.read_bytes())  # one that is taken would be overwritten
+        try:
+            bnb.solve(kind.build(other), checkpoint=copy, resume=True, node_limit=1)
+        except ValueError as error:
+            return [] if "different problem" in str(error) else [f"refused with: {error}"]
+        return [f"a checkpoint of a problem with another {data['change']} was taken"]
+
+
+class Killed(Kind):
+    """kill -9 of a process that solves with a checkpoint, then resume here."""
+
+    def __init__(self, kinds: dict[str, EngineKind]) -> None:
+        self.kinds = kinds
+
+    def make(self, rng: np.random.Generator) -> dict:
+        name = str(rng.choice(list(self.kinds)))
+        return {"of": name, "inner": self.kinds[name].deep(rng),
+                "delay": float(rng.choice([0.0, 0.01, 0.05, 0.2]))}
+
+    def run(self, data: dict) -> Verdict:
+        kind, inner, faults = self.kinds[data["of"]], data["inner"], []
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "search.json"
+            with _child(data, Path(folder)) as child:
+                while not file.exists() and child.poll() is None:
+                    time.sleep(0.005)
+                time.sleep(data["delay"])
+                if child.poll():
+                    faults.append(f"the process that was to be killed ended with {child.poll()}")
+            with watched(faults):
+                whole = bnb.solve(kind.build(inner), **inner["options"])
+                rest = bnb.solve(
+                    kind.build(inner), checkpoint=file, resume=True, **inner["options"]
+                )
+        return _compare(kind, inner, kind.truth(inner), whole, rest, faults)
+
+
+@contextmanager
+def _child(data: dict, folder: Path) -> Iterator[subprocess.Popen]:
+    """A process that solves the problem slowly."""
+    case = folder / "case.json"
+    case.write_text(json.dumps(data))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.fuzz.resume", str(case), str(folder / "search.json")],
+        cwd=Path(__file__).parents[2],
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def solve_slowly(case: Path, checkpoint: Path) -> None:
+    """What the child does: a checkpoint at every node."""
+    from .cases import KINDS
+
+    data = json.loads(case.read_text())
+    kind = KINDS[data["of"]]
+    options = {**data["inner"]["options"], "time_limit": 60.0}
+    bnb.solve(
+        kind.build(data["inner"]), checkpoint=checkpoint, checkpoint_interval=1e-9,
+        on_node=lambda _: time.sleep(0.01), **options,
+    )
+
+
+def _compare(
+    kind: EngineKind, inner: dict, truth: Truth, whole: bnb.Result, rest: bnb.Result,
+    faults: list[str],
+) -> Verdict:
+    """Both are judged, and both must say the same, unless there was no time to."""
+    first, second = kind.judge(inner, whole, truth), kind.judge(inner, rest, truth)
+    faults += _named("whole", first) + _named("resumed", second)
+    words = {first.outcome, second.outcome}
+    apart = words == {"optimal"} and abs(whole.objective - rest.objective) > 2.0 * max(
+        1e-9, inner["options"].get("gap", 1e-4) * abs(whole.objective)
+    ) + truth.slack
+    if apart or (len(words) == 2 and "time limit" not in words):
+        faults.append(f"uninterrupted it is {whole}; resumed it is {rest}")
+    return Verdict(second.outcome, faults)
+
+
+def _named(name: str, verdict: Verdict) -> list[str]:
+    return [f"{name}: {fault}" for fault in verdict.faults]
+
+
+def _stop(how: str, nodes: int, seconds: float) -> dict:
+    if how == "nodes":
+        return {"node_limit": nodes}
+    if how == "time":
+        return {"time_limit": seconds}
+    return {"on_node": lambda progress: bnb.STOP if progress.nodes >= nodes else None}
+
+
+def changed(inner: dict, name: str) -> dict | None:
+    """Another problem; None where this change would leave it the same."""
+    other = _CHANGED.get(name, _moved)(inner, inner[name])
+    return None if other is None else {**inner, name: other}
+
+
+def _moved(inner: dict, value: list) -> list | None:
+    """Every finite number a little further down."""
+    array = np.asarray(value, float)
+    finite = np.isfinite(array)
+    return np.where(finite, array - 1.0 - np.abs(array), array).tolist() if finite.any() else None
+
+
+def _raised(inner: dict, value: list) -> list | None:
+    lower = _moved(inner, (-np.asarray(value, float)).tolist())
+    return None if lower is None else (-np.asarray(lower)).tolist()
+
+
+def _other_support(inner: dict, value: list | None) -> list | None:
+    """As many variables, but not the same."""
+    rest = [] if value is None else sorted({*range(len(inner["q"]))} - {*value})
+    return [*value[1:], rest[0]] if rest and value else None
+
+
+def _wider(inner: dict, value: list) -> list | None:
+    """Lower bounds further down; binaries stay what they are."""
+    array = np.asarray(value, float)
+    free = np.isfinite(array) & ~np.isin(np.arange(len(array)), inner["binary"])
+    return np.where(free, array - 1.0 - np.abs(array), array).tolist() if free.any() else None
+
+
+_CHANGED = {
+    "u": _raised,
+    "lb": _wider,
+    "support": _other_support,
+    "k": lambda inner, k: k - 1 if k > 0 else None,
+    "exactly": lambda inner, exactly: not exactly,
+    "integer": lambda inner, integer: integer[1:] if integer else None,
+    "constant": lambda inner, constant: constant + 1.0,
+    "P": lambda inner, P: (2.0 * np.asarray(P)).tolist() if np.any(P) else None,
+    "y": lambda inner, y: [-y[0], *y[1:]],
+    "cost": lambda inner, cost: [2.0 * c for c in cost],
+    "required": lambda inner, k: [max(0.0, v - max(k)) for v in k] if max(k) >= 1.0 else None,
+    "weights": lambda inner, w: [v + 1.0 for v in w],
+    "groups": lambda inner, g: [[g[0][0], g[0][1] - 0.5], *g[1:]] if g[0][1] > 0.5 else None,
+}
+
+
+if __name__ == "__main__":
+    solve_slowly(Path(sys.argv[1]), Path(sys.argv[2]))

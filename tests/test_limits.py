@@ -1,0 +1,397 @@
+"""Limits are kept, interruptions answered and damage reported, whatever a problem is doing."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from test_engine import Blind, Toy, hard_miqp
+
+import bnb
+import csvm
+from bnb import CheckpointWarning, OutOfTimeError, Reason, Status
+from bnb.__main__ import main
+from bnb.memory import resident_mib
+from csvm.search import CSVMProblem, Instance
+from relaxations.patience import Patience
+
+SLACK = 1.5
+"""Seconds over a limit that a loaded machine is forgiven; the cases below took 5 or more."""
+
+
+# -- the clock ------------------------------------------------------------------------------
+
+
+def definite(n, seed=0):
+    F = np.random.default_rng(seed).normal(size=(n, n))
+    return F @ F.T / n + 0.01 * np.eye(n)
+
+
+def support(n):
+    """Without bounds, so that curvature has to be found for the certificate."""
+    return bnb.SupportQP(definite(n), np.random.default_rng(1).normal(size=n), n // 12)
+
+
+def many_rows(n, m):
+    rng = np.random.default_rng(2)
+    A = rng.normal(size=(m, n))
+    return bnb.MIQP(definite(n), rng.normal(size=n), A, None, 0.1 * np.abs(A).sum(axis=1),
+                    integer=range(n), lb=-5, ub=5)
+
+
+def binaries(n):
+    """Annealing and convexification, both long."""
+    q = 10 * np.random.default_rng(3).normal(size=n)
+    return bnb.MIQP(definite(n), q, np.ones((1, n)), [n // 4], [n // 4], binary=range(n))
+
+
+PROBLEMS = {
+    "support": lambda: support(700),
+    "rows": lambda: many_rows(600, 3000),
+    "dense": lambda: bnb.MIQP(definite(1600), np.ones(1600), integer=range(1600), lb=-5, ub=5),
+    "binaries": lambda: binaries(400),
+}
+
+
+def warm_up():
+    """Compile everything: no limit can be kept while numba compiles."""
+    for problem in (support(12), many_rows(8, 20), binaries(12)):
+        bnb.solve(problem, node_limit=5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_time_limit(name):
+    warm_up()
+    problem = PROBLEMS[name]()
+    begin = time.monotonic()
+    result = bnb.solve(problem, time_limit=1.0)
+    assert time.monotonic() - begin < 1.0 + SLACK
+    assert result.reason is Reason.TIME
+
+
+def two_rates(n):
+    X, y = make_classification(n, 20, weights=[0.8], flip_y=0.05, random_state=0)
+    return X, y
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n, options", [
+    (3000, dict(constraints=["tpr>=0.8", "tnr>=0.7"])),
+    (1500, dict(constraints=["tpr>=0.8"], kernel="linear", node_solver="osqp", threads=2)),
+])
+def test_time_limit_of_an_estimator(n, options):
+    X, y = two_rates(120)
+    model = csvm.CSVM(C=10, time_limit=2.0, random_state=0, **options)
+    model.set_params(constraints=["tpr>=0.6"]).fit(X, y)
+    model.set_params(constraints=options["constraints"])
+    X, y = two_rates(n)
+    begin = time.monotonic()
+    model.fit(X, y)
+    assert time.monotonic() - begin < 2.0 + SLACK + 1.0  # and the kernel matrix
+
+
+INTERRUPTED = """
+import os, sys, threading, time
+sys.path.insert(0, {tests!r})
+import test_limits as t
+t.warm_up()
+problem = t.PROBLEMS[{name!r}]()
+print("ready", flush=True)
+result = t.bnb.solve(problem, time_limit=60)
+print(result.reason.name, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_interrupts_are_answered(name):
+    script = INTERRUPTED.format(tests=str(Path(__file__).parent), name=name)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[1], stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    lines = [process.stdout.readline()]
+    if lines[0] == "Solver interrupted\n":  # OSQP's own words
+        lines.append(process.stdout.readline())
+    assert lines[-1] == "INTERRUPT\n"
+    assert time.monotonic() - begin < 1.0 + SLACK
+    process.wait()
+
+
+def test_long_calls_are_left_behind():
+    with pytest.raises(OutOfTimeError):
+        Patience(time.monotonic() + 0.2).run(lambda: time.sleep(1.0), 1e9)
+    stop = time.monotonic() + 0.2
+    with pytest.raises(OutOfTimeError):
+        Patience(interrupted=lambda: time.monotonic() > stop).run(lambda: time.sleep(1.0), 1e9)
+    with pytest.raises(OutOfTimeError):  # cannot be done in time: not even begun
+        Patience(time.monotonic() + 1.0).run(pytest.fail, 1e13)
+    with pytest.raises(ZeroDivisionError):
+        Patience().run(lambda: 1 / 0, 1e9)
+    assert Patience().run(lambda: 7, 1e9) == 7
+
+
+def test_a_node_out_of_time_stays_open():
+    class Long(Blind):
+        def evaluate(self, state, goal):
+            if state:
+                raise OutOfTimeError
+            return super().evaluate(state, goal)
+
+    for threads in (1, 2):
+        result = bnb.solve(Long(3), branching="first", threads=threads)
+        assert (result.reason, result.open) == (Reason.TIME, 2)
+        assert (result.status, result.bound) == (Status.NO_SOLUTION, -1e9)
+
+
+def test_probes_end_with_the_time_limit():
+    class Slow(Blind):
+        def evaluate(self, state, goal):
+            time.sleep(0.1 if state else 0.0)
+            found = super().evaluate(state, goal)
+            found.candidates = [bnb.Candidate(k) for k in range(8)] if found.candidates else []
+            return found
+
+    begin = time.monotonic()
+    result = bnb.solve(Slow(4), time_limit=0.3)
+    assert result.reason is Reason.TIME and result.open == 1
+    assert time.monotonic() - begin < 0.8  # 16 probes are 1.6 s
+
+
+# -- memory and systems ---------------------------------------------------------------------
+
+
+def test_memory_limit_is_about_what_is_resident_now():
+    before = resident_mib()
+    ballast = np.ones(60 * 2**20)  # 480 MiB, and gone
+    assert resident_mib() > before + 400
+    del ballast
+    assert bnb.solve(Blind(4), memory_limit=before + 300, branching="first").optimal
+    assert bnb.solve(Blind(10), memory_limit=1.0).reason is Reason.MEMORY
+
+
+def test_memory_limit_is_refused_where_memory_is_unknown(monkeypatch):
+    monkeypatch.setattr("bnb.memory.resident_mib", lambda: None)
+    with pytest.raises(ValueError, match="memory_limit"):
+        bnb.solve(Toy(), memory_limit=100.0)
+    assert bnb.solve(Toy()).optimal
+
+
+@pytest.mark.parametrize("missing", [
+    "for name in ('resource', 'fcntl'): sys.modules[name] = None",
+    "import signal\nfor name in ('sigtimedwait', 'pthread_sigmask'): delattr(signal, name)",
+])
+def test_nothing_is_needed_that_only_some_systems_have(missing):
+    script = (
+        f"import sys\n{missing}\nimport numpy as np, bnb, csvm, csvm.experiments.command\n"
+        "problem = bnb.MIQP(np.eye(2), [-1.4, -0.4], integer=[0, 1], lb=-5, ub=5)\n"
+        "assert bnb.solve(problem, threads=2, memory_limit=1e6).x.tolist() == [1, 0]\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[1], capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+# -- options --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option, value", [
+    ("verbose", "junk"), ("verbose", 3), ("seed", "x"), ("seed", -1), ("seed", 0.5),
+    ("node_limit", True), ("node_limit", 2.5), ("on_node", 3), ("on_incumbent", "stop"),
+    ("log_stream", "log.txt"), ("checkpoint", 3), ("checkpoint", "."), ("start", "abc"),
+])
+def test_bad_options(option, value):
+    with pytest.raises(ValueError, match=option):
+        bnb.solve(Toy(), **{option: value})
+
+
+def test_numpy_integers_are_integers():
+    result = bnb.solve(Blind(6), node_limit=np.int64(5), threads=np.int64(2), seed=np.int32(1))
+    assert result.reason is Reason.NODES
+
+
+@pytest.mark.parametrize("problem", [None, 3, Toy])
+def test_not_a_problem(problem):
+    with pytest.raises(TypeError, match=r"problem must be a bnb\.Problem"):
+        bnb.solve(problem)
+
+
+def csvm_problem():
+    X, y = make_classification(40, 3, n_informative=3, n_redundant=0, flip_y=0.2, random_state=0)
+    weights, required = np.ones((1, 20)), np.array([15.0])
+    return CSVMProblem(Instance(X @ X.T, 2.0 * y - 1.0, np.ones(20), weights, required))
+
+
+@pytest.mark.parametrize("make, shape", [
+    (lambda: bnb.MIQP(np.eye(2), np.ones(2), binary=[0]), r"\(2,\)"), (csvm_problem, r"\(41,\)"),
+])
+def test_start_of_a_wrong_shape(make, shape):
+    with pytest.raises(ValueError, match=f"start: a solution must have shape {shape}"):
+        bnb.solve(make(), start=np.zeros(7))
+
+
+# -- checkpoints ----------------------------------------------------------------------------
+
+
+def test_a_search_survives_a_checkpoint_that_cannot_be_written(tmp_path):
+    place = tmp_path / "gone"
+    place.mkdir()
+    with pytest.warns(CheckpointWarning, match="could not be written"):
+        result = bnb.solve(
+            Blind(5), branching="first", checkpoint=place / "search.json",
+            checkpoint_interval=1e-9, on_node=lambda p: place.rmdir() if p.nodes == 1 else None,
+        )
+    assert result.optimal
+
+
+def test_a_killed_writer_leaves_one_file_that_is_written_over(tmp_path, monkeypatch):
+    file = tmp_path / "search.json"
+    for _ in range(2):
+        with monkeypatch.context() as patch, pytest.raises(SystemExit):
+            patch.setattr(os, "replace", lambda *_: sys.exit())
+            patch.setattr(Path, "unlink", lambda *_, **__: None)
+            bnb.solve(Toy(), checkpoint=file)
+    assert [path.name for path in tmp_path.iterdir()] == ["search.json.tmp"]
+    bnb.solve(Toy(), checkpoint=file)
+    assert [path.name for path in tmp_path.iterdir()] == ["search.json"]
+
+
+def put(*path_and_value):
+    *path, last, value = path_and_value
+
+    def change(data):
+        for key in path:
+            data = data[key]
+        if value is put:
+            del data[last]
+        else:
+            data[last] = value
+
+    return change
+
+
+DAMAGE = {
+    "missing key": put("settled", put),
+    "text for a number": put("settled", "low"),
+    "text for a count": put("nodes", "many"),
+    "negative count": put("pruned", -3),
+    "huge count": put("nodes", 10**400),
+    "huge number": put("seconds", 10**400),
+    "bound NaN": put("open", 0, 1, math.nan),
+    "bound as text": put("open", 0, 1, "x"),
+    "bounds above the objective": lambda data: [put("settled", 1e9)(data)] + [
+        put("open", k, 1, 1e9)(data) for k in range(len(data["open"]))
+    ],
+    "node of a wrong shape": put("open", 0, [1, 2]),
+    "no nodes": put("open", None),
+    "node twice": lambda data: data["open"].append(data["open"][0]),
+    "number never given": put("open", 0, 3, 10**6),
+    "depth": put("open", 0, 2, -1),
+    "weight": put("open", 0, 5, 2.0),
+    "state missing": put("open", 0, 0, "lb", put),
+    "position negative": put("open", 0, 0, "lb", [[-1], [0.0]]),
+    "position out of range": put("open", 0, 0, "ub", [[99], [0.0]]),
+    "position as text": put("open", 0, 0, "ub", [["a"], [0.0]]),
+    "position twice": put("open", 0, 0, "ub", [[1, 1], [0.0, 1.0]]),
+    "values of a wrong length": put("open", 0, 0, "ub", [[1, 2], [0.0]]),
+    "values NaN": put("open", 0, 0, "lb", [[1], [math.nan]]),
+    "values outside": put("open", 0, 0, "lb", [[1], [-50.0]]),
+    "box empty": put("open", 0, 0, "lb", [[1], [50.0]]),
+    "x of a wrong shape": put("x", [1.0, 2.0]),
+    "x of text": put("x", ["a"] * 24),
+    "x infeasible": put("x", [0.5] * 24),
+    "pseudo-costs": put("pseudocosts", [[0, 0, 1.0, 0]]),
+    "pseudo-costs short": put("pseudocosts", [[0]]),
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    file = tmp_path_factory.mktemp("saved") / "search.json"
+    bnb.solve(hard_miqp(), node_limit=20, checkpoint=file)
+    return file.read_text()
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_checkpoints_are_refused(saved, tmp_path, damage):
+    data = json.loads(saved)
+    assert data["x"] is not None and data["open"]
+    DAMAGE[damage](data)
+    file = tmp_path / "search.json"
+    text = json.dumps(data)
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"resume: .*search\.json.*damaged"):
+        bnb.solve(hard_miqp(), checkpoint=file, resume=True)
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"version": 1}', "[" * 10**5, "\0"])
+def test_files_that_are_no_checkpoint(tmp_path, text):
+    file = tmp_path / "search.json"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"resume: .*search\.json"):
+        bnb.solve(hard_miqp(), checkpoint=file, resume=True)
+
+
+@pytest.mark.parametrize("name, value", [
+    ("status", [2] * 20), ("status", [0] * 3), ("status", [0.5] * 20), ("t", [0.0]),
+    ("t", [math.nan] * 42), ("u", [3.0] * 20), ("u", "x"), ("b_l", math.nan), ("b_l", "x"),
+    ("age", -1), ("age", None),
+])
+def test_damaged_csvm_checkpoints_are_refused(tmp_path, name, value):
+    problem, file = csvm_problem(), tmp_path / "search.json"
+    bnb.solve(problem, node_limit=1, checkpoint=file, gap=0.0, branching="first")
+    data = json.loads(file.read_text())
+    data["open"] = [[problem.encode(problem.root()), -math.inf, 0, 0, -1, 1.0]]
+    file.write_text(json.dumps(data))
+    assert bnb.solve(problem, checkpoint=file, resume=True, branching="first").optimal
+    data["open"][0][0][name] = value
+    file.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match="damaged: the state of"):
+        bnb.solve(problem, checkpoint=file, resume=True, branching="first")
+
+
+def test_command_line_says_one_line(tmp_path, capsys):
+    model, file = tmp_path / "model.lp", tmp_path / "search.json"
+    model.write_text("minimize\n obj: - x [ ] / 2\nsubject to\n c: x <= 3.5\ngeneral\n x\nend\n"
+                     .replace(" [ ] / 2", ""))
+    assert main([str(model), "--quiet", "--checkpoint", str(file)]) == 0
+    data = json.loads(file.read_text())
+    data["open"] = [[{"lb": [[9], [0.0]], "ub": [[], []]}, 0.0, 0, 0, -1, 1.0]]
+    file.write_text(json.dumps(data))
+    capsys.readouterr()
+    for extra in ([str(file)], [str(tmp_path)]):
+        assert main([str(model), "--quiet", "--resume", "--checkpoint", *extra]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("bnb: error:") and err.count("\n") == 1
+
+
+def test_command_line_goes_on_without_its_checkpoint(tmp_path, capsys, monkeypatch):
+    model = tmp_path / "model.lp"
+    model.write_text("minimize\n obj: - x\nsubject to\n c: x <= 3.5\ngeneral\n x\nend\n")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with warnings.catch_warnings():
+        assert main([str(model), "--quiet", "--checkpoint", str(tmp_path / "s.json")]) == 0
+    out, err = capsys.readouterr()
+    assert "optimal" in out and err.startswith("bnb: warning: the checkpoint")
+    assert err.count("\n") == 1 and [p.name for p in tmp_path.iterdir()] == ["model.lp"]
