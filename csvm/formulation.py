@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from bnb import MIQP
 
-if TYPE_CHECKING:  # cvxpy takes a second to import and most users never need it
+if TYPE_CHECKING:  # some 400 modules, which most users never need
     import cvxpy as cp
 
 __all__ = ["BigM", "factor", "kernel_csvm", "kernel_csvm_cvxpy", "primal_csvm", "primal_csvm_cvxpy"]
