@@ -66,9 +66,10 @@ def read(path: str | Path) -> FileModel:
     >>> import tempfile
     >>> from pathlib import Path
     >>> import bnb
+    >>> text = "max 3 a + 2 b\\nst 2 a + b <= 4\\nbounds b <= 2\\ngeneral a b\\nend"
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "model.lp"
-    ...     _ = path.write_text("max 3 a + 2 b\\nst 2 a + b <= 4\\nbounds b <= 2\\ngeneral a b")
+    ...     _ = path.write_text(text)
     ...     problem = bnb.read(path)
     >>> result = bnb.solve(problem, time_limit=60)
     >>> dict(zip(problem.names, result.x.tolist(), strict=True))

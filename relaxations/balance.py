@@ -111,10 +111,12 @@ class Balancer:
         found = self._search(x, y, free, sign, held, chosen)
         if found is None and chosen.sum() <= _MOST_EXACT:
             # Perhaps what was out of balance can be so only together: then all must vanish, and
-            # those that are combinations of others do so with them.
-            implied = self._dependent(zero, np.flatnonzero(chosen))
+            # those that are combinations of others do so with them. Multipliers that are zero
+            # stay so: there may be fewer combinations otherwise.
+            implied = self._dependent(y != 0.0, zero, np.flatnonzero(chosen))
             found = self._search(
-                x, y, chosen & ~implied, np.where(chosen, 0.0, sign), held, chosen.copy()
+                x, y, chosen & ~implied, np.where(chosen, 0.0, sign), held | (y == 0.0),
+                chosen.copy(),
             )
             if found is not None:
                 found.slope[implied] = found.error[implied] = 0.0
@@ -143,11 +145,11 @@ class Balancer:
             self._move(x, y, chosen, (sign * _MARGIN * error - slope)[chosen], held)
         return None
 
-    def _dependent(self, zero: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Which chosen variables have, for any x and y, a combination of others' slopes."""
+    def _dependent(self, rows: np.ndarray, zero: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Chosen variables whose slopes, for any x and any y on these rows, combine others'."""
         columns = np.concatenate([zero, chosen])
         columns = columns[~self._curved[columns]]
-        terms = sp.hstack([self._At[columns], self.q[columns][:, None]])
+        terms = sp.hstack([self._At[columns][:, rows], self.q[columns][:, None]])
         dependent = np.array(eliminate(exact_rows(terms))[1], dtype=int)
         implied = np.zeros(len(self.q), dtype=bool)
         implied[columns[dependent]] = True

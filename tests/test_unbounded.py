@@ -56,7 +56,7 @@ def highs(q, A, l, u, lb, ub, integer):
 
 @pytest.mark.parametrize("block", range(10))
 def test_linear_problems_agree_with_another_solver(block):
-    for seed in range(100 * block, 100 * block + 100):
+    for seed in range(60 * block, 60 * block + 60):
         q, A, l, u, lb, ub, integer = linear(seed)
         status, truth = highs(q, A, l, u, lb, ub, integer)
         result = bnb.solve_miqp(None, q, A, l, u, lb=lb, ub=ub, integer=integer, time_limit=30)
