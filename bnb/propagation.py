@@ -11,8 +11,8 @@ from relaxations import Patience
 _ROUNDS = 10
 _TOLERANCE = 1e-6
 """A row must be missed by more than this (relative to its terms) to prove infeasibility."""
-_WORK = 1e7
-"""Coefficients that may be looked at, times rounds, between two looks at the clock."""
+_WORK = 1e6
+"""Coefficients in the propagations between two looks at the clock, each of several rounds."""
 _TIGHTEN = 1e-3
 """A continuous bound must shrink its interval by this share to count as news."""
 

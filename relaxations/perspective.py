@@ -27,8 +27,8 @@ _MAX_CHUNKS = 60
 _EQUALITY_WEIGHT = 100.0
 _RELAX = 1.6
 _MAX_LEVEL = 10
-_CHUNK_WORK = 2e8
-"""Multiplications in a chunk: the clock must be looked at a few times a second."""
+_WORK = 3e7
+"""Multiplications between two looks at the clock."""
 _SMALL = 500
 """Blocks of this size are inverted at once."""
 _MAX_SPARSE_WORK, _MAX_DENSE = 5e8, 6000
@@ -194,7 +194,7 @@ class PerspectiveWorkspace:
         self._variable_weight = 1.0 / scale**2
         self._row_work = float(np.sum(np.diff(self._A.indptr).astype(float) ** 2))
         work = qp.n**2 + 2 * self._A.nnz
-        self._chunk = int(np.clip(_CHUNK_WORK / work, 5, _CHUNK))
+        self._at_once = int(np.clip(_WORK / work, 1, _CHUNK))
         hessian = qp.hessian()
         self._hessian = np.asarray(hessian.toarray() if sp.issparse(hessian) else hessian)
         self._inverses: dict[int, np.ndarray] = {}
@@ -238,20 +238,24 @@ class PerspectiveWorkspace:
         for chunk in range(1, _MAX_CHUNKS + 1):
             inverse, rho = self._inverse(self._level, patience)
             before = yr.copy()
-            w, primal, dual = _iterate(
-                self._chunk, inverse, qp.q, self._A.data, self._A.indices, self._A.indptr, qp.l,
-                qp.u, rho * self._row_weight, rho * self._variable_weight, lb, ub, self._single,
-                self._switches, self._start, *self._pair, s, ys, r, yr,
-            )
+            for done in range(0, _CHUNK, self._at_once):
+                w, primal, dual = _iterate(
+                    min(self._at_once, _CHUNK - done), inverse, qp.q, self._A.data,
+                    self._A.indices, self._A.indptr, qp.l, qp.u, rho * self._row_weight,
+                    rho * self._variable_weight, lb, ub, self._single, self._switches,
+                    self._start, *self._pair, s, ys, r, yr,
+                )
+                if patience.expired():
+                    break
             # Multipliers of an infeasible node grow along a Farkas ray.
             if chunk > 1 and self._certifier.infeasible(yr - before, lb, ub):
-                return Solution(s, yr, np.inf, np.zeros(qp.n), np.inf, chunk * self._chunk)
+                return Solution(s, yr, np.inf, np.zeros(qp.n), np.inf, chunk * _CHUNK)
             bound, reduced = self._certifier.bound(w, yr, lb, ub)
             objective = self._objective(s)
             improved = best is None or bound > best.bound + 0.1 * slack
             stalled = 0 if improved else stalled + 1
             if best is None or bound > best.bound:
-                best = Solution(s, yr.copy(), bound, reduced, objective, chunk * self._chunk)
+                best = Solution(s, yr.copy(), bound, reduced, objective, chunk * _CHUNK)
             best.objective, best.x = objective, s.copy()  # the last point is the most accurate
             enough = best.bound >= cutoff or abs(objective - best.bound) <= slack
             if enough or stalled >= 6 or patience.expired():
