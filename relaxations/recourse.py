@@ -23,7 +23,8 @@ positive semidefinite and any z
     l_j = a_j + Delta_j - 2 ((Delta - B) z)_j,
 
 since the left side is (a + Delta)'v - v'(Delta - B)v for the 0-1 vector v of V, which is concave
-in v and hence below its tangent at z.
+in v and hence below its tangent at z.  This is the dual of a semidefinite relaxation in the mean
+and the covariance of V; coordinate steps on the latter find Delta.
 
 **The game.**  The least value over V is concave in (t, R), so the policy is played against a
 mixture of sets with frequencies u and covariance C.  In the mean policy x = t - sum_j u_j delta_j
@@ -60,6 +61,8 @@ _RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 0.3, 1e-3, 1e4  # in units of the anchors' m
 _RANK = 12  # columns of the factor of the moment bound's covariance
 _MEMORY = 8
 _SPLIT_STEPS = 3
+_LAST_STEPS = 20
+_LEAST_VARIANCE = 0.02
 _LEAST_PULL = 0.05
 
 
@@ -461,22 +464,21 @@ class RecourseGame:
         return moments if self._moments_pay else split
 
     def _moment_bound(self, terms: _Terms, z: np.ndarray, passes: int) -> _Found:
-        """The moment bound; z, where to start, and the factor of the covariance are improved."""
-        rates, m = self._rates, self._free.size
-        active, a, B = terms.active, terms.a, terms.B
-        z, loss, X = z.copy(), np.zeros(m), np.zeros((m, m))
+        """The moment bound, from the mean z on; the factor of the covariance is improved."""
+        rates, m, active = self._rates, self._free.size, terms.active
+        loss, X, value = np.zeros(m), np.zeros((m, m)), terms.value
         if active.size:
+            a, B = _less_than_budget(terms.a, terms.B, rates, active)
             factor = self._factor[active]
-            delta = _moments(a, B, active, rates.weights, rates.budgets, rates.exact, z, factor,
-                             passes)
-            delta = _dominating(delta, B)
+            game = (a, B, active, rates.weights, rates.budgets, rates.exact)
+            z = z.copy()
+            delta = _dominating(_moments(*game, z, factor, passes), B)
+            _climb(*game, delta, z, _LAST_STEPS)
             self._factor[active] = factor
             X[np.ix_(active, active)] = factor @ factor.T
             excess = delta * z[active] - B @ z[active]
             loss[active] = a + delta - 2.0 * excess
-            value = terms.value - z[active] @ excess
-        else:
-            value = terms.value
+            value -= z[active] @ excess
         mu = np.zeros(rates.budgets.size)
         bound = value - allowed_loss(loss, rates.weights, rates.budgets, rates.exact, mu)
         return _Found(bound, loss - mu @ rates.weights, z, X)
@@ -616,6 +618,23 @@ def _even(missing: np.ndarray, places: int) -> np.ndarray:
     return np.outer(missing, np.full(places, 1.0 / max(places, 1)))
 
 
+def _less_than_budget(
+    a: np.ndarray, B: np.ndarray, rates: Rates, active: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Linear and quadratic loss plus kappa w'v (r - w'v) for every rate.
+
+    That is not negative for the sets within the budgets and zero where they are used up, so it may
+    be added; kappa takes the mean off the quadratic term, which makes that easier to dominate.
+    """
+    for row, budget in zip(rates.weights, rates.budgets, strict=True):
+        w = row[active]
+        total = w.sum()
+        if total > 0.0:
+            kappa = max(w @ B @ w, 0.0) / total**2
+            a, B = a + kappa * budget * w, B - kappa * np.outer(w, w)
+    return a, B
+
+
 def _dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:
     """The diagonal matrix delta, raised until delta - B is surely positive semidefinite."""
     scale = np.sqrt(np.maximum(delta, 1e-12 * max(delta.max(), 1e-300)))
@@ -715,22 +734,21 @@ def _moments(
     a: np.ndarray, B: np.ndarray, active: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
     exact: np.ndarray, z: np.ndarray, factor: np.ndarray, passes: int,
 ) -> np.ndarray:
-    """A diagonal that nearly dominates B, good for mean z, which moves to where the loss is large.
+    """A diagonal that nearly dominates B, good where the loss is large; z moves there.
 
     For given variances w = z(1 - z) the best diagonal is dual to the covariance X with that
-    diagonal of largest <B, X>; it is found by coordinates in X = factor factor'.  Given the
-    diagonal, z takes conditional-gradient steps on the concave loss.
+    diagonal of largest <B, X>; it is found by coordinates in X = factor factor'.  Diagonal and z
+    answer each other; the variances follow z slowly, else they would go round in circles.
     """
     m, rank = factor.shape
     delta = np.zeros(m)
-    loss = np.zeros(z.size)
-    chosen = np.zeros(z.size)
+    slow = z.copy()
     g = np.empty(rank)
-    for turn in range(passes):
+    for _pass in range(passes):
         for _sweep in range(3):
             for j in range(m):
-                zj = min(max(z[active[j]], 0.0), 1.0)
-                root = np.sqrt(max(zj * (1.0 - zj), 0.02))
+                mean = min(max(slow[active[j]], 0.0), 1.0)
+                root = np.sqrt(max(mean * (1.0 - mean), _LEAST_VARIANCE))
                 g[:] = 0.0
                 for i in range(m):
                     if i != j:
@@ -741,17 +759,27 @@ def _moments(
                 if norm > 0.0:
                     for c in range(rank):
                         factor[j, c] = root / norm * g[c]
-        if turn == passes - 1:
-            break
-        for _ in range(10):
-            inner = z[active]
-            loss[active] = a + delta - 2.0 * (delta * inner - np.dot(B, inner))
-            _top_set(loss, weights, budgets, exact, chosen)
-            away = chosen - z
-            slope = np.dot(loss, away)
-            if slope <= 0.0:
-                break
-            moved = away[active]
-            curve = np.dot(moved, delta * moved - np.dot(B, moved))
-            z += min(1.0, 0.5 * slope / max(curve, 1e-300)) * away
+        _climb(a, B, active, weights, budgets, exact, delta, z, 10)
+        slow += 0.5 * (z - slow)
     return delta
+
+
+@njit(nogil=True, cache=True)
+def _climb(
+    a: np.ndarray, B: np.ndarray, active: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
+    exact: np.ndarray, delta: np.ndarray, z: np.ndarray, steps: int,
+) -> None:
+    """Conditional-gradient steps of z on the loss (a + delta)'z - z'(delta - B)z."""
+    loss = np.zeros(z.size)
+    chosen = np.zeros(z.size)
+    for _ in range(steps):
+        inner = z[active]
+        loss[active] = a + delta - 2.0 * (delta * inner - np.dot(B, inner))
+        _top_set(loss, weights, budgets, exact, chosen)
+        away = chosen - z
+        slope = np.dot(loss, away)
+        if slope <= 0.0:
+            return
+        moved = away[active]
+        curve = np.dot(moved, delta * moved - np.dot(B, moved))
+        z += min(1.0, 0.5 * slope / max(curve, 1e-300)) * away
