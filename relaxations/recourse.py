@@ -139,38 +139,87 @@ class RecourseBound:
 
 
 class RecourseGame:
-    """Raises the drop bound with recourse of one node.
+    """Raises the drop bound with recourse of nodes that share a kernel matrix.
 
     Parameters
     ----------
     K : ndarray (N, N)
         Kernel matrix.
-    dual : Dual
-        Linear term and box of t; the box of every variable contains 0.
-    free : ndarray of int (m,)
-        Variables that may be dropped.
-    rates : Rates
-        Over the free variables.
+    anchors : ndarray of int (M,)
+        Variables that are free in some node.
     """
 
-    def __init__(self, K: np.ndarray, dual: Dual, free: np.ndarray, rates: Rates) -> None:
-        # Sorted by rate, as the certificates want them.
+    def __init__(self, K: np.ndarray, anchors: np.ndarray) -> None:
+        self.K, self.diag = K, K.diagonal().copy()
+        self.kernel, self.kernel_diag = K.copy(), self.diag.copy()
+        self.row = np.full(self.diag.size, -1)
+        self.row[anchors] = np.arange(anchors.size)
+        # Both certificates go on from where they were, also in other nodes.
+        self.split = np.zeros((anchors.size, anchors.size))
+        self.factor = np.random.default_rng(0).normal(size=(anchors.size, _RANK))
+        self.moments_pay = True
+
+    def soft_start(
+        self, dual: Dual, free: np.ndarray, rates: Rates, target: float,
+        expired: Callable[[], bool],
+    ) -> tuple[Policy, Mixture]:
+        """A start for `play`: the best of a range of soft margins.
+
+        Every free variable is capped at the same level, which is doubled from solve to solve.  The
+        frequencies are in proportion to the slacks at the best one.
+        """
+        return _Table(self, dual, free, rates).soft_start(target, expired)
+
+    def play(
+        self, dual: Dual, free: np.ndarray, rates: Rates, policy: Policy, mixture: Mixture,
+        target: float, rounds: int, patience: int, expired: Callable[[], bool],
+    ) -> RecourseBound:
+        """Raise the bound of a node by playing a policy against mixtures of sets.
+
+        Parameters
+        ----------
+        dual : Dual
+            Linear term and box of t; the box of every variable contains 0.
+        free : ndarray of int (m,)
+            Variables that may be dropped.
+        rates : Rates
+            Over the free variables.
+        policy : Policy
+            Any start.  What is not feasible in it is mended.
+        mixture : Mixture
+            Sets seen so far, over the free variables.
+        target : float
+            Stop when the bound reaches this.
+        rounds, patience : int
+            Rounds of the game, and rounds without progress.
+        expired : callable
+            Says whether to end the game early.
+
+        Returns
+        -------
+        RecourseBound
+        """
+        return _Table(self, dual, free, rates).play(
+            policy, mixture, target, rounds, patience, expired)
+
+
+class _Table:
+    """One node's game, with the free variables sorted by rate, as the certificates want them."""
+
+    def __init__(self, game: RecourseGame, dual: Dual, free: np.ndarray, rates: Rates) -> None:
         order = np.lexsort((free, *(rates.weights[::-1] == 0.0)))
         self._order, self._back = order, np.argsort(order)
-        self._K, self._diag, self._dual = K, K.diagonal().copy(), dual
-        self._free = free[order]
+        self._game, self._dual, self._free = game, dual, free[order]
+        self._K, self._diag = game.K, game.diag
+        self._row = game.row[self._free]
         self._rates = Rates(
             np.ascontiguousarray(rates.weights[:, order]), rates.budgets, rates.exact
         )
+        self._starts = _starts(self._rates.weights)
         self._is_free = np.zeros(dual.p.size, np.bool_)
         self._is_free[free] = True
-        self._KFF = K[np.ix_(self._free, self._free)]
+        self._KFF = self._K[np.ix_(self._free, self._free)]
         self._unit = max(float(self._diag[free].mean()), 1e-300)
-        self._kernel, self._kernel_diag = K.copy(), self._diag.copy()
-        self._split = np.zeros((free.size, free.size))
-        self._factor = np.random.default_rng(0).normal(size=(free.size, _RANK))
-        self._starts = _starts(self._rates.weights)
-        self._moments_pay = True
         self._set_places(np.zeros(0, np.int64))
 
     def _set_places(self, places: np.ndarray) -> None:
@@ -181,10 +230,7 @@ class RecourseGame:
     # -- starts ---------------------------------------------------------------------------------
 
     def soft_start(self, target: float, expired: Callable[[], bool]) -> tuple[Policy, Mixture]:
-        """The best of a range of soft margins, and frequencies in proportion to the slacks there.
-
-        Every free variable is capped at the same level, which is doubled from solve to solve.
-        """
+        """See `RecourseGame.soft_start`."""
         p, free = self._dual.p, self._free
         x, F = np.zeros(p.size), p.copy()
         best, best_policy, best_u = -np.inf, None, np.zeros(free.size)
@@ -244,25 +290,7 @@ class RecourseGame:
         self, policy: Policy, mixture: Mixture, target: float, rounds: int, patience: int,
         expired: Callable[[], bool],
     ) -> RecourseBound:
-        """Raise the bound by playing the policy against mixtures of sets.
-
-        Parameters
-        ----------
-        policy : Policy
-            Any start.  What is not feasible in it is mended.
-        mixture : Mixture
-            Sets seen so far, over the free variables.
-        target : float
-            Stop when the bound reaches this.
-        rounds, patience : int
-            Rounds of the game, and rounds without progress.
-        expired : callable
-            Says whether to end the game early.
-
-        Returns
-        -------
-        RecourseBound
-        """
+        """See `RecourseGame.play`."""
         order, back = self._order, self._back
         u, C = np.clip(mixture.u[order], 0.0, 1.0), mixture.C[np.ix_(order, order)]
         age = mixture.age
@@ -322,11 +350,12 @@ class RecourseGame:
         x[free] *= kept
         x[places] += u @ last.R
         self._reserve(last.t[free, None] * rho, u, lo, hi, x)
-        kernel, diag = self._kernel, self._kernel_diag
-        kernel[np.ix_(free, free)] = self._KFF + G * C / np.outer(kept, kept)
+        kernel, diag, block = self._game.kernel, self._game.kernel_diag, np.ix_(free, free)
+        kernel[block] = self._KFF + G * C / np.outer(kept, kept)
         diag[free] = kernel[free, free]
         F = p - 0.5 * (kernel @ x)
         solve_dual(kernel, diag, p, lo, hi, x, F, 1e-3, 20 * x.size, np.inf)
+        kernel[block], diag[free] = self._KFF, self._diag[free]
         beta = intercept(x, F, lo, hi)
         t = x.copy()
         t[free] /= kept
@@ -455,13 +484,13 @@ class RecourseGame:
 
     def _certificate(self, terms: _Terms, z: np.ndarray, both: bool) -> _Found:
         """The better of the two certificates, or of the one that was better last time."""
-        if not both and self._moments_pay:
+        if not both and self._game.moments_pay:
             return self._moment_bound(terms, z, 3)
         if not both:
             return self._split_bound(terms)
         moments, split = self._moment_bound(terms, z, 3), self._split_bound(terms)
-        self._moments_pay = moments.bound >= split.bound
-        return moments if self._moments_pay else split
+        self._game.moments_pay = moments.bound >= split.bound
+        return moments if self._game.moments_pay else split
 
     def _moment_bound(self, terms: _Terms, z: np.ndarray, passes: int) -> _Found:
         """The moment bound, from the mean z on; the factor of the covariance is improved."""
@@ -469,12 +498,13 @@ class RecourseGame:
         loss, X, value = np.zeros(m), np.zeros((m, m)), terms.value
         if active.size:
             a, B = _less_than_budget(terms.a, terms.B, rates, active)
-            factor = self._factor[active]
+            rows = self._row[active]
+            factor = self._game.factor[rows]
             game = (a, B, active, rates.weights, rates.budgets, rates.exact)
             z = z.copy()
             delta = _dominating(_moments(*game, z, factor, passes), B)
             _climb(*game, delta, z, _LAST_STEPS)
-            self._factor[active] = factor
+            self._game.factor[rows] = factor
             X[np.ix_(active, active)] = factor @ factor.T
             excess = delta * z[active] - B @ z[active]
             loss[active] = a + delta - 2.0 * excess
@@ -497,7 +527,8 @@ class RecourseGame:
         diagonal = B.diagonal().copy()
         np.fill_diagonal(B, 0.0)
         weights = np.ascontiguousarray(rates.weights[:, used])
-        split = self._split[np.ix_(used, used)]
+        rows = np.ix_(self._row[used], self._row[used])
+        split = self._game.split[rows]
         k, L = used.size, rates.budgets.size
         loss, mu, ends, picked = np.zeros((2, k)), np.zeros((2, L)), np.zeros(2), np.zeros(k, bool)
         bound, _ = certify(
@@ -506,7 +537,7 @@ class RecourseGame:
             split, np.zeros((L, k)), weights, rates.budgets, short, _starts(weights), _SPLIT_STEPS,
             loss, mu, ends, picked,
         )
-        self._split[np.ix_(used, used)] = split
+        self._game.split[rows] = split
         z, reduced = np.zeros(m), -mu[0] @ rates.weights
         reduced[used] += loss[0]
         z[used] = picked
@@ -540,7 +571,7 @@ class _Terms:
     rows of the free variables, those with a multiplier.
     """
 
-    def __init__(self, game: RecourseGame, policy: Policy) -> None:
+    def __init__(self, game: _Table, policy: Policy) -> None:
         self.policy, self.p = policy, game._dual.p
         t, R, free = policy.t, policy.R, game._free
         self.active = active = np.flatnonzero(t[free])

@@ -36,7 +36,9 @@ class Node:
             self.rates = Rates(weights, left, exact)
             self.dual = problem._dual(self.node)
             self.variables = self.free + problem.first
-            self.game = RecourseGame(problem.K, self.dual, self.variables, self.rates)
+            anchors = np.arange(problem.first, problem.n)
+            self.game = RecourseGame(problem.K, anchors)
+            self.place = self.dual, self.variables, self.rates
 
     def silly_start(self):
         """A policy that no search would start with, and that is not feasible."""
@@ -52,8 +54,11 @@ class Node:
         return policy, Mixture(u, np.diag(u * (1.0 - u)), 3)
 
     def play(self, silly, rounds=ROUNDS):
-        start = self.silly_start() if silly else self.game.soft_start(np.inf, never)
-        return self.game.play(*start, np.inf, rounds, rounds, never)
+        if silly:
+            start = self.silly_start()
+        else:
+            start = self.game.soft_start(*self.place, np.inf, never)
+        return self.game.play(*self.place, *start, np.inf, rounds, rounds, never)
 
     def value(self, t):
         return self.dual.p @ t - 0.25 * t @ self.problem.K @ t
