@@ -215,7 +215,6 @@ class _Table:
         self._rates = Rates(
             np.ascontiguousarray(rates.weights[:, order]), rates.budgets, rates.exact
         )
-        self._starts = _starts(self._rates.weights)
         self._is_free = np.zeros(dual.p.size, np.bool_)
         self._is_free[free] = True
         self._KFF = self._K[np.ix_(self._free, self._free)]
@@ -402,12 +401,12 @@ class _Table:
 
     def _pushes(self, R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Upper bounds on the sums of R over any set, and on their negatives, for each place."""
-        rates = self._rates
+        rates, short = self._rates, np.zeros(self._rates.budgets.size, np.bool_)
+        idle = np.asarray(~R.any(axis=1))
+        used = _with_loss(idle, rates.weights, rates.budgets, rates.exact, short)
+        weights, columns = np.ascontiguousarray(rates.weights[:, used]), R[used].T.copy()
         up, down = np.empty(R.shape[1]), np.empty(R.shape[1])
-        _push(np.ascontiguousarray(R.T), rates.weights, rates.budgets, rates.exact,
-              self._starts, up)
-        _push(np.ascontiguousarray(-R.T), rates.weights, rates.budgets, rates.exact,
-              self._starts, down)
+        _push(columns, weights, rates.budgets, short, _starts(weights), up, down)
         return up, down
 
     def _next_ridge(
@@ -449,13 +448,13 @@ class _Table:
         R[t[free] == 0.0] = 0.0
         width = (hi - lo)[places]
         for _ in range(4):
-            missing = t[free] - R.sum(axis=1)
             up, down = self._pushes(R)
             bad = up + down > 0.999 * width
             room = np.where(bad, 0.0, np.minimum(np.maximum(width - up - down, 0.0), 1e3))
             if not room.sum() > 0.0:
                 break
-            R *= np.where(bad, 0.98 * width / np.maximum(up + down, 1e-300), 1.0)
+            if bad.any():
+                R *= np.where(bad, 0.98 * width / np.maximum(up + down, 1e-300), 1.0)
             missing = t[free] - R.sum(axis=1)
             if not bad.any() and np.abs(missing).max() <= 1e-12 * np.abs(t[free]).max():
                 break
@@ -685,26 +684,31 @@ def _dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:
 @njit(nogil=True, cache=True)
 def _push(
     rows: np.ndarray, weights: np.ndarray, budgets: np.ndarray, exact: np.ndarray,
-    starts: np.ndarray, out: np.ndarray,
+    starts: np.ndarray, up: np.ndarray, down: np.ndarray,
 ) -> None:
-    """Write, for each row, an upper bound on its sum over any allowed set.
+    """Write, for each row, upper bounds on its sum over any allowed set and on the negative of it.
 
-    Exact where every anchor counts one in a single rate (``starts``).
+    Sharp where every anchor counts one in a single rate (``starts``).
     """
     mu = np.empty(budgets.size)
-    for a in range(out.size):
+    for a in range(up.size):
         if starts.size == 0:
-            out[a] = allowed_loss(rows[a], weights, budgets, exact, mu)
+            up[a] = allowed_loss(rows[a], weights, budgets, exact, mu)
+            down[a] = allowed_loss(-rows[a], weights, budgets, exact, mu)
             continue
-        out[a] = 0.0
+        up[a] = 0.0
+        down[a] = 0.0
         for rate in range(budgets.size):
             part = rows[a, starts[rate]: starts[rate + 1]]
             count = min(int(budgets[rate] + 1e-9), part.size)
             if count == 0:
                 continue
-            chosen = np.partition(part, part.size - count)
+            largest = np.partition(part, part.size - count)
             for k in range(part.size - count, part.size):
-                out[a] += chosen[k] if exact[rate] else max(chosen[k], 0.0)
+                up[a] += largest[k] if exact[rate] else max(largest[k], 0.0)
+            smallest = np.partition(part, count - 1)
+            for k in range(count):
+                down[a] -= smallest[k] if exact[rate] else min(smallest[k], 0.0)
 
 
 @njit(nogil=True, cache=True)
