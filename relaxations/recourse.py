@@ -56,14 +56,14 @@ __all__ = ["Policy", "RecourseBound", "RecourseGame"]
 _EPS = np.finfo(np.float64).eps
 _MAX_FREQUENCY = 0.98
 _FULL = 0.8  # share of a box beyond which recourse to it is made dearer whatever its price
-_NEAR = 0.1  # points whose margin is off by less than this are worth being places
+_NEAR = 0.25  # points whose margin is off by less than this are worth being places
 _RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 0.3, 1e-3, 1e4  # in units of the anchors' mean diagonal
 _RANK = 12  # columns of the factor of the moment bound's covariance
 _MEMORY = 8
 _SPLIT_STEPS = 3
 _LAST_STEPS = 20
 _LEAST_VARIANCE = 0.02
-_LEAST_PULL = 0.05
+_LEAST_PULL = 0.1
 
 
 @dataclass
