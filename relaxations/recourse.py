@@ -1,0 +1,820 @@
+"""The drop bound with recourse: what giving up anchors costs if the rest of t may answer.
+
+The drop bound (`relaxations.drop_bound`) takes t_j away when anchor j is given up and leaves the
+rest of t as it is.  Here a *policy* says in advance where the force of every free anchor goes: to
+places A that can never be dropped (training points, enforced anchors), R_ja to place a, with
+``sum_a R_ja = t_j``.  If the set V is given up, t becomes
+
+    t^V = t - sum_{j in V} delta_j,      delta_j = t_j e_j - R_j.
+
+``sum(t^V) = 0`` for every V, so no interval of the intercept is needed.  If the *robust boxes*
+``lo_a <= t_a + sum_{j in V} R_ja <= hi_a`` hold for every V that the budgets allow, t^V is dual
+feasible for the completion V, and with F = p - K t / 2 its value is
+
+    D(t^V) = D(t) - sum_V a_j - sum_{j,k in V} B_jk
+    a_j = <F, delta_j>,      B_jk = delta_j'K delta_k / 4.
+
+**Certificates.**  Two bounds on the largest loss, both of the form const + sum over V of l_j, of
+which the better is taken.  The re-split of `relaxations.drop_bound.certify`, best for small
+budgets; and the *moment* bound, best for large ones: for any diagonal matrix Delta with Delta - B
+positive semidefinite and any z
+
+    sum_V a_j + sum_{j,k in V} B_jk <= z'(Delta - B)z + sum_V l_j,
+    l_j = a_j + Delta_j - 2 ((Delta - B) z)_j,
+
+since the left side is (a + Delta)'v - v'(Delta - B)v for the 0-1 vector v of V, which is concave
+in v and hence below its tangent at z.  This is the dual of a semidefinite relaxation in the mean
+and the covariance of V; coordinate steps on the latter find Delta.
+
+**The game.**  The least value over V is concave in (t, R), so the policy is played against a
+mixture of sets with frequencies u and covariance C.  In the mean policy x = t - sum_j u_j delta_j
+the answer with R_j = t_j rho_j is one more node dual, in which the free anchors' kernel is
+K_jk + G_jk C_jk / ((1 - u_j)(1 - u_k)), G_jk the inner product of the residuals of phi_j and phi_k
+after projection on A, and the boxes of A are narrower by what the recourse may need.
+
+**The directions.**  If what a place a may need is measured by its deviation over the mixture, the
+best rho_j are ridge projections of phi_j on the affine hull of A.  A place whose narrowed box binds
+at price lambda_a, with need s_a and variance v_a, has the ridge 2 lambda_a s_a / v_a; the ridges
+follow these values from round to round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from scipy.linalg import cho_factor, cho_solve
+
+from .drop_bound import Rates, _starts, _with_loss, allowed_loss, certify
+from .drop_game import Dual, Mixture, _spread
+from .svm_dual import intercept, solve_dual
+
+__all__ = ["Policy", "RecourseBound", "RecourseGame"]
+
+_EPS = np.finfo(np.float64).eps
+_MAX_FREQUENCY = 0.98
+_FULL = 0.8  # share of a box beyond which recourse to it is made dearer whatever its price
+_NEAR = 0.25  # points whose margin is off by less than this are worth being places
+_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 0.3, 1e-3, 1e4  # in units of the anchors' mean diagonal
+_RANK = 12  # columns of the factor of the moment bound's covariance
+_MEMORY = 8
+_SPLIT_STEPS = 3
+_LAST_STEPS = 20
+_LEAST_VARIANCE = 0.02
+_LEAST_PULL = 0.1
+
+
+@dataclass
+class Policy:
+    """Multipliers and recourse.
+
+    Parameters
+    ----------
+    t : ndarray (N,)
+        Multipliers while nothing is given up.
+    free : ndarray of int (m,)
+        Variables that may be dropped.
+    places : ndarray of int (k,)
+        Variables that take over.
+    R : ndarray (m, k)
+        What each place takes over of each free variable; rows sum to t[free].
+    ridge : ndarray (k,)
+        How dear the places are, in units of the kernel's diagonal.
+    """
+
+    t: np.ndarray
+    free: np.ndarray
+    places: np.ndarray
+    R: np.ndarray
+    ridge: np.ndarray
+
+    def decided(self, enforced: np.ndarray, given_up: np.ndarray) -> Policy:
+        """The same policy once some free variables (masks over ``free``) are decided.
+
+        Its bound is no worse: sets that contradict the decisions no longer count.
+        """
+        t = self.t.copy()
+        t[self.free[given_up]] = 0.0
+        t[self.places] += self.R[given_up].sum(axis=0)
+        left = ~(enforced | given_up)
+        return Policy(t, self.free[left], self.places, self.R[left], self.ridge)
+
+    def towards(self, other: Policy, share: float) -> Policy:
+        """The policy that lies ``share`` of the way to the other, which has the same places."""
+        return Policy(
+            self.t + share * (other.t - self.t), self.free, self.places,
+            self.R + share * (other.R - self.R), other.ridge,
+        )
+
+    def with_places(self, extra: np.ndarray, ridge: np.ndarray) -> Policy:
+        """The same policy with more places to go, and the ridges of all of them."""
+        R = np.hstack([self.R, np.zeros((self.free.size, extra.size))])
+        return Policy(self.t, self.free, np.append(self.places, extra), R, ridge)
+
+
+@dataclass
+class RecourseBound:
+    """A certified bound and what it rests on.
+
+    Parameters
+    ----------
+    bound : float
+    reduced : ndarray (m,)
+        A completion that gives up j costs at least ``bound - reduced_j``, one that enforces j at
+        least ``bound + reduced_j``, and either at least ``bound``.
+    chosen : ndarray of bool (m,)
+        The worst set found.
+    policy : Policy
+    mixture : Mixture
+        Sets that the policy was played against.
+    """
+
+    bound: float
+    reduced: np.ndarray
+    chosen: np.ndarray
+    policy: Policy
+    mixture: Mixture
+
+
+class RecourseGame:
+    """Raises the drop bound with recourse of nodes that share a kernel matrix.
+
+    Parameters
+    ----------
+    K : ndarray (N, N)
+        Kernel matrix.
+    anchors : ndarray of int (M,)
+        Variables that are free in some node.
+    """
+
+    def __init__(self, K: np.ndarray, anchors: np.ndarray) -> None:
+        self.K, self.diag = K, K.diagonal().copy()
+        self.kernel, self.kernel_diag = K.copy(), self.diag.copy()
+        self.row = np.full(self.diag.size, -1)
+        self.row[anchors] = np.arange(anchors.size)
+        # Both certificates go on from where they were, also in other nodes.
+        self.split = np.zeros((anchors.size, anchors.size))
+        self.factor = np.random.default_rng(0).normal(size=(anchors.size, _RANK))
+        self.moments_pay = True
+
+    def soft_start(
+        self, dual: Dual, free: np.ndarray, rates: Rates, target: float,
+        expired: Callable[[], bool],
+    ) -> tuple[Policy, Mixture]:
+        """A start for `play`: the best of a range of soft margins.
+
+        Every free variable is capped at the same level, which is doubled from solve to solve.  The
+        frequencies are in proportion to the slacks at the best one.
+        """
+        return _Table(self, dual, free, rates).soft_start(target, expired)
+
+    def play(
+        self, dual: Dual, free: np.ndarray, rates: Rates, policy: Policy, mixture: Mixture,
+        target: float, rounds: int, patience: int, expired: Callable[[], bool],
+    ) -> RecourseBound:
+        """Raise the bound of a node by playing a policy against mixtures of sets.
+
+        Parameters
+        ----------
+        dual : Dual
+            Linear term and box of t; the box of every variable contains 0.
+        free : ndarray of int (m,)
+            Variables that may be dropped.
+        rates : Rates
+            Over the free variables.
+        policy : Policy
+            Any start.  What is not feasible in it is mended.
+        mixture : Mixture
+            Sets seen so far, over the free variables.
+        target : float
+            Stop when the bound reaches this.
+        rounds, patience : int
+            Rounds of the game, and rounds without progress.
+        expired : callable
+            Says whether to end the game early.
+
+        Returns
+        -------
+        RecourseBound
+        """
+        return _Table(self, dual, free, rates).play(
+            policy, mixture, target, rounds, patience, expired)
+
+
+class _Table:
+    """One node's game, with the free variables sorted by rate, as the certificates want them."""
+
+    def __init__(self, game: RecourseGame, dual: Dual, free: np.ndarray, rates: Rates) -> None:
+        order = np.lexsort((free, *(rates.weights[::-1] == 0.0)))
+        self._order, self._back = order, np.argsort(order)
+        self._game, self._dual, self._free = game, dual, free[order]
+        self._K, self._diag = game.K, game.diag
+        self._row = game.row[self._free]
+        self._rates = Rates(
+            np.ascontiguousarray(rates.weights[:, order]), rates.budgets, rates.exact
+        )
+        self._is_free = np.zeros(dual.p.size, np.bool_)
+        self._is_free[free] = True
+        self._KFF = self._K[np.ix_(self._free, self._free)]
+        self._unit = max(float(self._diag[free].mean()), 1e-300)
+        self._set_places(np.zeros(0, np.int64))
+
+    def _set_places(self, places: np.ndarray) -> None:
+        self._places = places
+        self._KFA = self._K[np.ix_(self._free, places)]
+        self._KAA = self._K[np.ix_(places, places)]
+
+    # -- starts ---------------------------------------------------------------------------------
+
+    def soft_start(self, target: float, expired: Callable[[], bool]) -> tuple[Policy, Mixture]:
+        """See `RecourseGame.soft_start`."""
+        p, free = self._dual.p, self._free
+        x, F = np.zeros(p.size), p.copy()
+        best, best_policy, best_u = -np.inf, None, np.zeros(free.size)
+        for k in range(-8, 6):
+            lo, hi = self._dual.lo.copy(), self._dual.hi.copy()
+            lo[free], hi[free] = np.maximum(lo[free], -(2.0**k)), np.minimum(hi[free], 2.0**k)
+            solve_dual(self._K, self._diag, p, lo, hi, x, F, 1e-3, 20 * x.size, np.inf)
+            beta = intercept(x, F, lo, hi)
+            u = np.maximum((F[free] - beta) * np.sign(p[free]), 0.0)
+            _spread(u, self._rates.weights, self._rates.budgets)
+            policy = self._projected(x, self._worthwhile(x, F, beta))
+            bound = self._moment_bound(_Terms(self, policy), u, 1).bound
+            if bound > best:
+                best, best_policy, best_u = bound, policy, u
+            if best >= target or expired() or (bound < best and k > 0):
+                break
+        assert best_policy is not None
+        u = best_u[self._back]
+        return self._outward(best_policy), Mixture(u, np.diag(u * (1.0 - u)), 3)
+
+    def _worthwhile(self, x: np.ndarray, F: np.ndarray, beta: float) -> np.ndarray:
+        """Variables that can take something over at little or no price; all if there are none."""
+        lo, hi = self._dual.lo, self._dual.hi
+        usable = ~self._is_free & (lo < hi)
+        cheap = (np.abs(F - beta) < _NEAR) | ((x > lo + 1e-9) & (x < hi - 1e-9))
+        return np.flatnonzero(usable & cheap if (usable & cheap).any() else usable)
+
+    def _projected(self, t: np.ndarray, places: np.ndarray) -> Policy:
+        """A policy with these multipliers, whose recourse follows projections on the places."""
+        self._set_places(places)
+        ridge = np.full(places.size, _RIDGE * self._unit)
+        R = np.zeros((self._free.size, places.size))
+        if places.size:
+            R = t[self._free, None] * self._project(ridge)[0]
+        return self._repair(Policy(t.copy(), self._free, places, R, ridge))
+
+    def _inward(self, policy: Policy) -> Policy:
+        """A policy from outside: rows in the game's order, usable places, and made feasible."""
+        row = np.full(self._is_free.size, policy.free.size)
+        row[policy.free] = np.arange(policy.free.size)
+        places = policy.places
+        usable = ~self._is_free[places] & (self._dual.lo[places] < self._dual.hi[places])
+        R = np.vstack([policy.R, np.zeros((1, places.size))])[row[self._free]][:, usable]
+        self._set_places(places[usable])
+        return self._repair(
+            Policy(policy.t.copy(), self._free, places[usable], R, policy.ridge[usable])
+        )
+
+    def _outward(self, policy: Policy) -> Policy:
+        """The policy with the rows in the caller's order."""
+        back = self._back
+        return Policy(policy.t, self._free[back], policy.places, policy.R[back], policy.ridge)
+
+    # -- the game -------------------------------------------------------------------------------
+
+    def play(
+        self, policy: Policy, mixture: Mixture, target: float, rounds: int, patience: int,
+        expired: Callable[[], bool],
+    ) -> RecourseBound:
+        """See `RecourseGame.play`."""
+        order, back = self._order, self._back
+        u, C = np.clip(mixture.u[order], 0.0, 1.0), mixture.C[np.ix_(order, order)]
+        age = mixture.age
+        now = best_at = _Terms(self, self._inward(policy))
+        best, z, reach = None, u, 0.5
+        mark, stale = -np.inf, 0
+        memory: list[_Found] = []
+        for r in range(rounds):
+            found = self._certificate(now, z, r % 5 == 0)
+            if best is None or found.bound > best.bound:
+                best, best_at = found, now
+            missing = target - best.bound
+            if missing <= 0.0 or r == rounds - 1 or not now.policy.places.size or expired():
+                break
+            if r == 0 or best.bound - mark > 0.03 * min(missing, abs(mark)):
+                mark, stale = best.bound, 0
+            else:
+                stale += 1
+                if stale >= patience:
+                    break
+            z = found.z
+            u, C = _mixed(u, C, found, 2.0 / (age + 4.0))
+            age += 1
+            memory = [*memory[1 - _MEMORY:], found]
+            answer = self._answer(best_at.policy, u, C, reach, 1.0 + 3.0 / (1.0 + r / 5.0))
+            pull = _best_pull(best_at, _Terms(self, answer.policy), memory)
+            reach = _next_reach(reach, pull)
+            # A step that did not help is taken back: from the best, which now knows one more set.
+            policy = best_at.policy.towards(answer.policy, max(pull, _LEAST_PULL))
+            best_at.policy.ridge = answer.policy.ridge
+            if r % 3 == 2:
+                policy, best_at = self._grown(policy, best_at, answer)
+            now = _Terms(self, policy)
+        assert best is not None
+        return RecourseBound(
+            best.bound, best.reduced[back], best.z[back] > 0.5, self._outward(best_at.policy),
+            Mixture(u[back], C[np.ix_(back, back)], age),
+        )
+
+    def _answer(
+        self, last: Policy, u: np.ndarray, C: np.ndarray, reach: float, step: float
+    ) -> _Answer:
+        """The best policy against the mixture that is not much larger than the last one.
+
+        The boxes of the places are narrowed by what the last multipliers need with the new
+        directions, so the answer must stay near; what is still violated is mended.
+        """
+        free, places, p = self._free, last.places, self._dual.p
+        kept = 1.0 - np.minimum(u, _MAX_FREQUENCY)
+        rho, G = self._project(last.ridge)
+        size = np.abs(last.t[free])
+        typical = size.sum() / max(np.count_nonzero(size > 1e-9 * size.max()), 1)
+        cap = ((1.0 + reach) * size + reach * typical) * kept
+        lo, hi = self._dual.lo.copy(), self._dual.hi.copy()
+        lo[free], hi[free] = np.maximum(lo[free], -cap), np.minimum(hi[free], cap)
+        x = last.t.copy()
+        x[free] *= kept
+        x[places] += u @ last.R
+        self._reserve(last.t[free, None] * rho, u, lo, hi, x)
+        kernel, diag, block = self._game.kernel, self._game.kernel_diag, np.ix_(free, free)
+        kernel[block] = self._KFF + G * C / np.outer(kept, kept)
+        diag[free] = kernel[free, free]
+        F = p - 0.5 * (kernel @ x)
+        solve_dual(kernel, diag, p, lo, hi, x, F, 1e-3, 20 * x.size, np.inf)
+        kernel[block], diag[free] = self._KFF, self._diag[free]
+        beta = intercept(x, F, lo, hi)
+        t = x.copy()
+        t[free] /= kept
+        R = t[free, None] * rho
+        t[places] -= u @ R
+        ridge = self._next_ridge(last.ridge, R, u, C, (F - beta)[places], lo[places] >= x[places],
+                                 hi[places] <= x[places], step)
+        return _Answer(self._repair(Policy(t, free, places, R, ridge)), x, F, beta)
+
+    def _reserve(
+        self, R: np.ndarray, u: np.ndarray, lo: np.ndarray, hi: np.ndarray, x: np.ndarray
+    ) -> None:
+        """Narrow the boxes of the places by what R needs, as far as x can be kept in them."""
+        places = self._places
+        below, above = self._needs(R, u)
+        share = np.minimum(1.0, 0.9 * (hi - lo)[places] / np.maximum(below + above, 1e-300))
+        for part in (1.0, 0.5, 0.25, 0.0):
+            low, high, start = lo.copy(), hi.copy(), x.copy()
+            low[places] += part * share * below
+            high[places] -= part * share * above
+            if _balance(start, low, high, self._is_free) or part == 0.0:
+                lo[:], hi[:], x[:] = low, high, start
+                return
+
+    def _project(self, ridge: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ridge projections rho on the affine hull of the places, and the residuals' products.
+
+        The latter count the ridge, which stands for the price of room in the boxes.
+        """
+        factor = cho_factor(self._KAA + np.diag(ridge), lower=True, check_finite=False)
+        right = np.vstack([self._KFA, np.ones(ridge.size)]).T
+        solved = cho_solve(factor, right, check_finite=False).T
+        e, rho = solved[-1], solved[:-1]
+        rho = rho + ((1.0 - rho.sum(axis=1)) / e.sum())[:, None] * e
+        mixed = self._KFA @ rho.T
+        inner = rho @ (self._KAA @ rho.T) + (rho * ridge) @ rho.T
+        return rho, self._KFF - mixed - mixed.T + inner
+
+    def _needs(self, R: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far sets may push each place below and above its mean."""
+        up, down = self._pushes(R)
+        mean = u @ R
+        return np.maximum(down + mean, 0.0), np.maximum(up - mean, 0.0)
+
+    def _pushes(self, R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Upper bounds on the sums of R over any set, and on their negatives, for each place."""
+        rates, short = self._rates, np.zeros(self._rates.budgets.size, np.bool_)
+        idle = np.asarray(~R.any(axis=1))
+        used = _with_loss(idle, rates.weights, rates.budgets, rates.exact, short)
+        weights, columns = np.ascontiguousarray(rates.weights[:, used]), R[used].T.copy()
+        up, down = np.empty(R.shape[1]), np.empty(R.shape[1])
+        _push(columns, weights, rates.budgets, short, _starts(weights), up, down)
+        return up, down
+
+    def _next_ridge(
+        self, ridge: np.ndarray, R: np.ndarray, u: np.ndarray, C: np.ndarray, price: np.ndarray,
+        at_lo: np.ndarray, at_hi: np.ndarray, step: float,
+    ) -> np.ndarray:
+        """Ridges a little nearer to what the prices of the boxes ask for."""
+        places = self._places
+        below, above = self._needs(R, u)
+        cost = np.where(at_hi, np.maximum(price, 0.0) * above, 0.0)
+        cost += np.where(at_lo, np.maximum(-price, 0.0) * below, 0.0)
+        variance = np.einsum("ja,ja->a", C @ R, R)
+        wanted = np.clip(2.0 * cost / np.maximum(variance, 1e-300),
+                         _LEAST_RIDGE * self._unit, _MOST_RIDGE * self._unit)
+        fill = (below + above) / (self._dual.hi - self._dual.lo)[places] / _FULL
+        wanted = np.where(fill > 1.0, np.maximum(wanted, ridge * fill**2), wanted)
+        return np.clip(ridge**0.7 * wanted**0.3, ridge / step, ridge * step)
+
+    def _grown(
+        self, policy: Policy, best: _Terms, answer: _Answer
+    ) -> tuple[Policy, _Terms]:
+        """Both policies with the places that the answer found worthwhile."""
+        new = np.setdiff1d(self._worthwhile(answer.x, answer.F, answer.beta), policy.places)
+        if not new.size:
+            return policy, best
+        ridge = np.append(policy.ridge, np.full(new.size, _RIDGE * self._unit))
+        self._set_places(np.append(policy.places, new))
+        return policy.with_places(new, ridge), _Terms(self, best.policy.with_places(new, ridge))
+
+    def _repair(self, policy: Policy) -> Policy:
+        """A policy near this one whose robust boxes hold for every allowed set.
+
+        Places that sets push by more than the width of their box give to others; if that does not
+        do, everything is scaled down.
+        """
+        lo, hi, free, places = self._dual.lo, self._dual.hi, self._free, policy.places
+        t, R = policy.t.copy(), policy.R.copy()
+        t[free] = np.clip(t[free], lo[free], hi[free]) if places.size else 0.0
+        R[t[free] == 0.0] = 0.0
+        width = (hi - lo)[places]
+        for _ in range(4):
+            up, down = self._pushes(R)
+            bad = up + down > 0.999 * width
+            room = np.where(bad, 0.0, np.minimum(np.maximum(width - up - down, 0.0), 1e3))
+            if not room.sum() > 0.0:
+                break
+            if bad.any():
+                R *= np.where(bad, 0.98 * width / np.maximum(up + down, 1e-300), 1.0)
+            missing = t[free] - R.sum(axis=1)
+            if not bad.any() and np.abs(missing).max() <= 1e-12 * np.abs(t[free]).max():
+                break
+            R += missing[:, None] * (room / room.sum())
+        return self._scaled_down(Policy(t, free, places, R, policy.ridge))
+
+    def _scaled_down(self, policy: Policy) -> Policy:
+        """The policy times the first of a row of factors that makes it feasible."""
+        lo, hi, free, places = self._dual.lo, self._dual.hi, self._free, policy.places
+        R = policy.R
+        R += _even(policy.t[free] - R.sum(axis=1), places.size)
+        up, down = self._pushes(R)
+        fill = (up + down) / np.maximum((hi - lo)[places], 1e-300)
+        factor = min(1.0, 0.98 / max(fill.max(initial=0.0), 1e-300))
+        for _ in range(40):
+            t = factor * policy.t
+            low, high = lo.copy(), hi.copy()
+            low[places] += factor * down
+            high[places] -= factor * up
+            if _balance(t, low, high, self._is_free):
+                return Policy(t, free, places, factor * R, policy.ridge)
+            factor *= 0.7
+        return Policy(np.zeros(t.size), free, places, np.zeros(R.shape), policy.ridge)
+
+    # -- certificates ---------------------------------------------------------------------------
+
+    def _certificate(self, terms: _Terms, z: np.ndarray, both: bool) -> _Found:
+        """The better of the two certificates, or of the one that was better last time."""
+        if not both and self._game.moments_pay:
+            return self._moment_bound(terms, z, 3)
+        if not both:
+            return self._split_bound(terms)
+        moments, split = self._moment_bound(terms, z, 3), self._split_bound(terms)
+        self._game.moments_pay = moments.bound >= split.bound
+        return moments if self._game.moments_pay else split
+
+    def _moment_bound(self, terms: _Terms, z: np.ndarray, passes: int) -> _Found:
+        """The moment bound, from the mean z on; the factor of the covariance is improved."""
+        rates, m, active = self._rates, self._free.size, terms.active
+        loss, X, value = np.zeros(m), np.zeros((m, m)), terms.value
+        if active.size:
+            a, B = _less_than_budget(terms.a, terms.B, rates, active)
+            rows = self._row[active]
+            factor = self._game.factor[rows]
+            game = (a, B, active, rates.weights, rates.budgets, rates.exact)
+            z = z.copy()
+            delta = _dominating(_moments(*game, z, factor, passes), B)
+            _climb(*game, delta, z, _LAST_STEPS)
+            self._game.factor[rows] = factor
+            X[np.ix_(active, active)] = factor @ factor.T
+            excess = delta * z[active] - B @ z[active]
+            loss[active] = a + delta - 2.0 * excess
+            value -= z[active] @ excess
+        mu = np.zeros(rates.budgets.size)
+        bound = value - allowed_loss(loss, rates.weights, rates.budgets, rates.exact, mu)
+        return _Found(bound, loss - mu @ rates.weights, z, X)
+
+    def _split_bound(self, terms: _Terms) -> _Found:
+        """The bound by re-splitting the quadratic term; see `relaxations.drop_bound`."""
+        rates, m = self._rates, self._free.size
+        short = np.zeros(rates.budgets.size, np.bool_)
+        idle = np.ones(m, np.bool_)
+        idle[terms.active] = False
+        used = _with_loss(idle, rates.weights, rates.budgets, rates.exact, short)
+        B, a = np.zeros((m, m)), np.zeros(m)
+        B[np.ix_(terms.active, terms.active)] = terms.B
+        a[terms.active] = terms.a
+        B, a = B[np.ix_(used, used)], a[used]
+        diagonal = B.diagonal().copy()
+        np.fill_diagonal(B, 0.0)
+        weights = np.ascontiguousarray(rates.weights[:, used])
+        rows = np.ix_(self._row[used], self._row[used])
+        split = self._game.split[rows]
+        k, L = used.size, rates.budgets.size
+        loss, mu, ends, picked = np.zeros((2, k)), np.zeros((2, L)), np.zeros(2), np.zeros(k, bool)
+        bound, _ = certify(
+            (terms.value, 0.0, a + diagonal, B, np.sqrt(np.maximum(diagonal, 0.0)), np.zeros(k),
+             np.zeros(2)),
+            split, np.zeros((L, k)), weights, rates.budgets, short, _starts(weights), _SPLIT_STEPS,
+            loss, mu, ends, picked,
+        )
+        self._game.split[rows] = split
+        z, reduced = np.zeros(m), -mu[0] @ rates.weights
+        reduced[used] += loss[0]
+        z[used] = picked
+        return _Found(bound, reduced, z, np.zeros((m, m)))
+
+
+@dataclass
+class _Answer:
+    """An answer to a mixture: its policy, its mean x, the gradient there and the intercept."""
+
+    policy: Policy
+    x: np.ndarray
+    F: np.ndarray
+    beta: float
+
+
+@dataclass
+class _Found:
+    """A certificate (see `RecourseBound`), and where the loss is large: mean and covariance."""
+
+    bound: float
+    reduced: np.ndarray
+    z: np.ndarray
+    X: np.ndarray
+
+
+class _Terms:
+    """What the certificates need to know of a policy.
+
+    ``value`` is D(t) less a bound on all rounding errors; ``a`` and ``B`` are over the ``active``
+    rows of the free variables, those with a multiplier.
+    """
+
+    def __init__(self, game: _Table, policy: Policy) -> None:
+        self.policy, self.p = policy, game._dual.p
+        t, R, free = policy.t, policy.R, game._free
+        self.active = active = np.flatnonzero(t[free])
+        self.s, self.R = t[free[active]], R[active]
+        self.half = 0.5 * (game._K @ t)
+        F = self.p - self.half
+        # K delta_j on the free variables and on the places
+        KFA = game._KFA[active]
+        self.on_free = self.s[:, None] * game._KFF[active] - self.R @ game._KFA.T
+        self.on_places = self.s[:, None] * KFA - self.R @ game._KAA
+        self.linear = self.s * self.p[free[active]] - self.R @ self.p[policy.places]
+        self.a = self.s * F[free[active]] - self.R @ F[policy.places]
+        self.B = self.products(self)
+        mass = np.abs(t).sum() + np.abs(R).sum()
+        largest = 1.0 + np.abs(self.p).max() + game._diag.max() * mass
+        self.value = t @ (self.p - 0.5 * self.half) - 16.0 * _EPS * t.size * mass * largest
+
+    def products(self, other: _Terms) -> np.ndarray:
+        """``delta_j'K delta_k / 4``, j active here and k there."""
+        crossed = self.s[:, None] * other.on_free[:, self.active].T
+        return 0.25 * (crossed - self.R @ other.on_places.T)
+
+    def slopes(self, half: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """``<half, delta_j>``, j active."""
+        return self.s * half[free[self.active]] - self.R @ half[self.policy.places]
+
+
+def _best_pull(first: _Terms, second: _Terms, memory: list[_Found]) -> float:
+    """How far to go from one policy to another: best against the last sets on a grid of shares."""
+    free = first.policy.free
+    t1, t2, p = first.policy.t, second.policy.t, first.p
+    shares = np.append(0.0, 0.5 ** np.arange(6.0, -0.1, -0.5))
+    keep = 1.0 - shares
+    square = np.stack([keep * keep, keep * shares, shares * shares])
+    # D(t) along the way, then what each mixture takes off: <F, delta>'z + <B, zz' + X>
+    plain = keep * (p @ t1) + shares * (p @ t2) - 0.5 * (
+        np.array([t1 @ first.half, 2.0 * (t1 @ second.half), t2 @ second.half]) @ square)
+    B12 = first.products(second)
+    slopes = (first.slopes(first.half, free), first.slopes(second.half, free),
+              second.slopes(first.half, free), second.slopes(second.half, free))
+    worst = np.full(shares.size, np.inf)
+    i, k = first.active, second.active
+    for seen in memory:
+        z1, z2 = seen.z[i], seen.z[k]
+        M = seen.X + np.outer(seen.z, seen.z)
+        linear = keep * (first.linear @ z1) + shares * (second.linear @ z2)
+        linear -= np.array(
+            [slopes[0] @ z1, slopes[1] @ z1 + slopes[2] @ z2, slopes[3] @ z2]) @ square
+        quadratic = np.array([
+            np.vdot(first.B, M[np.ix_(i, i)]), 2.0 * np.vdot(B12, M[np.ix_(i, k)]),
+            np.vdot(second.B, M[np.ix_(k, k)]),
+        ]) @ square
+        worst = np.minimum(worst, plain - linear - quadratic)
+    return float(shares[np.argmax(worst)])
+
+
+def _next_reach(reach: float, pull: float) -> float:
+    """How much larger than the last policy the next answer may be."""
+    if pull >= 0.5:
+        return min(1.5 * reach, 4.0)
+    return max(0.7 * reach, 0.02) if pull < 0.2 else reach
+
+
+def _mixed(
+    u: np.ndarray, C: np.ndarray, found: _Found, share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Frequencies and covariance with the given share of what was found."""
+    away = found.z - u
+    C = (1.0 - share) * (C + share * np.outer(away, away)) + share * found.X
+    return np.clip(u + share * away, 0.0, 1.0), C
+
+
+def _even(missing: np.ndarray, places: int) -> np.ndarray:
+    """What is missing of each row, in even parts."""
+    return np.outer(missing, np.full(places, 1.0 / max(places, 1)))
+
+
+def _less_than_budget(
+    a: np.ndarray, B: np.ndarray, rates: Rates, active: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Linear and quadratic loss plus kappa w'v (r - w'v) for every rate.
+
+    That is not negative for the sets within the budgets and zero where they are used up, so it may
+    be added; kappa takes the mean off the quadratic term, which makes that easier to dominate.
+    """
+    for row, budget in zip(rates.weights, rates.budgets, strict=True):
+        w = row[active]
+        total = w.sum()
+        if total > 0.0:
+            kappa = max(w @ B @ w, 0.0) / total**2
+            a, B = a + kappa * budget * w, B - kappa * np.outer(w, w)
+    return a, B
+
+
+def _dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """The diagonal matrix delta, raised until delta - B is surely positive semidefinite."""
+    scale = np.sqrt(np.maximum(delta, 1e-12 * max(delta.max(), 1e-300)))
+    scaled = -B / np.outer(scale, scale)
+    np.fill_diagonal(scaled, (delta - B.diagonal()) / scale**2)
+    # A Cholesky factor exists only if the matrix is positive semidefinite up to rounding, which
+    # for this size is far below the first lift; half of it is kept in hand.
+    for lift in 10.0 ** np.arange(-7.0, 3.0):
+        try:
+            np.linalg.cholesky(scaled + np.diag(np.full(delta.size, 0.5 * lift)))
+        except np.linalg.LinAlgError:
+            continue
+        return delta + lift * scale**2
+    return np.abs(B).sum(axis=1)  # diagonally dominant
+
+
+@njit(nogil=True, cache=True)
+def _push(
+    rows: np.ndarray, weights: np.ndarray, budgets: np.ndarray, exact: np.ndarray,
+    starts: np.ndarray, up: np.ndarray, down: np.ndarray,
+) -> None:
+    """Write, for each row, upper bounds on its sum over any allowed set and on the negative of it.
+
+    Sharp where every anchor counts one in a single rate (``starts``).
+    """
+    mu = np.empty(budgets.size)
+    for a in range(up.size):
+        if starts.size == 0:
+            up[a] = allowed_loss(rows[a], weights, budgets, exact, mu)
+            down[a] = allowed_loss(-rows[a], weights, budgets, exact, mu)
+            continue
+        up[a] = 0.0
+        down[a] = 0.0
+        for rate in range(budgets.size):
+            part = rows[a, starts[rate]: starts[rate + 1]]
+            count = min(int(budgets[rate] + 1e-9), part.size)
+            if count == 0:
+                continue
+            largest = np.partition(part, part.size - count)
+            for k in range(part.size - count, part.size):
+                up[a] += largest[k] if exact[rate] else max(largest[k], 0.0)
+            smallest = np.partition(part, count - 1)
+            for k in range(count):
+                down[a] -= smallest[k] if exact[rate] else min(smallest[k], 0.0)
+
+
+@njit(nogil=True, cache=True)
+def _balance(t: np.ndarray, lo: np.ndarray, hi: np.ndarray, is_free: np.ndarray) -> bool:
+    """Clip t to its box and restore ``sum(t) = 0``, in place; the free variables stay.
+
+    What is missing goes to variables inside their box first, in proportion to their room.
+    """
+    mass = 1e-300
+    for i in range(t.size):
+        if not is_free[i]:
+            if lo[i] > hi[i]:
+                return False
+            t[i] = min(max(t[i], lo[i]), hi[i])
+        mass += abs(t[i])
+    for phase in range(4):
+        short = -t.sum()
+        if abs(short) <= 4.0 * _EPS * t.size * mass:
+            return True
+        total = 0.0
+        for i in range(t.size):
+            if not is_free[i] and (phase >= 2 or lo[i] < t[i] < hi[i]):
+                total += min(hi[i] - t[i] if short > 0.0 else t[i] - lo[i], 1e3)
+        if total > 0.0:
+            share = min(abs(short) / total, 1.0)
+            for i in range(t.size):
+                if not is_free[i] and (phase >= 2 or lo[i] < t[i] < hi[i]):
+                    if short > 0.0:
+                        t[i] = min(t[i] + share * min(hi[i] - t[i], 1e3), hi[i])
+                    else:
+                        t[i] = max(t[i] - share * min(t[i] - lo[i], 1e3), lo[i])
+    return abs(t.sum()) <= 4.0 * _EPS * t.size * mass
+
+
+@njit(nogil=True, cache=True)
+def _top_set(
+    loss: np.ndarray, weights: np.ndarray, budgets: np.ndarray, exact: np.ndarray,
+    chosen: np.ndarray,
+) -> None:
+    """Write an allowed set of large loss as a 0-1 vector: greedy."""
+    left = budgets + 1e-9
+    chosen[:] = 0.0
+    for j in np.argsort(-loss):
+        fits = True
+        wanted = loss[j] > 0.0
+        for rate in range(budgets.size):
+            if weights[rate, j] > 0.0:
+                fits = fits and weights[rate, j] <= left[rate]
+                wanted = wanted or exact[rate]
+        if fits and wanted:
+            chosen[j] = 1.0
+            for rate in range(budgets.size):
+                left[rate] -= weights[rate, j]
+
+
+@njit(nogil=True, cache=True)
+def _moments(
+    a: np.ndarray, B: np.ndarray, active: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
+    exact: np.ndarray, z: np.ndarray, factor: np.ndarray, passes: int,
+) -> np.ndarray:
+    """A diagonal that nearly dominates B, good where the loss is large; z moves there.
+
+    For given variances w = z(1 - z) the best diagonal is dual to the covariance X with that
+    diagonal of largest <B, X>; it is found by coordinates in X = factor factor'.  Diagonal and z
+    answer each other; the variances follow z slowly, else they would go round in circles.
+    """
+    m, rank = factor.shape
+    delta = np.zeros(m)
+    slow = z.copy()
+    g = np.empty(rank)
+    for _pass in range(passes):
+        for _sweep in range(3):
+            for j in range(m):
+                mean = min(max(slow[active[j]], 0.0), 1.0)
+                root = np.sqrt(max(mean * (1.0 - mean), _LEAST_VARIANCE))
+                g[:] = 0.0
+                for i in range(m):
+                    if i != j:
+                        for c in range(rank):
+                            g[c] += B[j, i] * factor[i, c]
+                norm = np.sqrt(np.dot(g, g))
+                delta[j] = max(B[j, j] + norm / root, 0.0)
+                if norm > 0.0:
+                    for c in range(rank):
+                        factor[j, c] = root / norm * g[c]
+        _climb(a, B, active, weights, budgets, exact, delta, z, 10)
+        slow += 0.5 * (z - slow)
+    return delta
+
+
+@njit(nogil=True, cache=True)
+def _climb(
+    a: np.ndarray, B: np.ndarray, active: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
+    exact: np.ndarray, delta: np.ndarray, z: np.ndarray, steps: int,
+) -> None:
+    """Conditional-gradient steps of z on the loss (a + delta)'z - z'(delta - B)z."""
+    loss = np.zeros(z.size)
+    chosen = np.zeros(z.size)
+    for _ in range(steps):
+        inner = z[active]
+        loss[active] = a + delta - 2.0 * (delta * inner - np.dot(B, inner))
+        _top_set(loss, weights, budgets, exact, chosen)
+        away = chosen - z
+        slope = np.dot(loss, away)
+        if slope <= 0.0:
+            return
+        moved = away[active]
+        curve = np.dot(moved, delta * moved - np.dot(B, moved))
+        z += min(1.0, 0.5 * slope / max(curve, 1e-300)) * away

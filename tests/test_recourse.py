@@ -1,0 +1,162 @@
+"""The drop bound with recourse against enumeration."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_csvm_search import enumerate_node, random_problem
+from test_drop_bound import allowed_sets
+
+from bnb.problem import Goal
+from relaxations.drop_bound import Rates
+from relaxations.drop_game import Mixture
+from relaxations.recourse import Policy, RecourseGame
+
+ROUNDS = 6
+
+
+def never():
+    return False
+
+
+class Node:
+    """A random node of a random problem with its game; nothing if all anchors are decided."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.problem = problem = random_problem(seed)
+        status = self.rng.choice([0, 0, 0, 1, -1], problem.m).astype(np.int8)
+        self.node = replace(problem.root(), status=status)
+        left = problem._propagate(status)
+        self.free = np.flatnonzero(status == 0)
+        self.open = left is not None and self.free.size > 0
+        if self.open:
+            weights = np.ascontiguousarray(problem.weights[:, self.free])
+            exact = problem.exact & (left < weights.sum(axis=1))
+            self.rates = Rates(weights, left, exact)
+            self.dual = problem._dual(self.node)
+            self.variables = self.free + problem.first
+            anchors = np.arange(problem.first, problem.n)
+            self.game = RecourseGame(problem.K, anchors)
+            self.place = self.dual, self.variables, self.rates
+
+    def silly_start(self):
+        """A policy that no search would start with, and that is not feasible."""
+        rng, n = self.rng, self.dual.p.size
+        m = self.free.size
+        places = rng.permutation(n)[: rng.integers(0, n)]
+        policy = Policy(
+            rng.normal(size=n) * 10.0 ** rng.uniform(-3, 3), self.variables, places,
+            rng.normal(size=(m, places.size)) * 10.0 ** rng.uniform(-3, 3),
+            10.0 ** rng.uniform(-6, 6, places.size),
+        )
+        u = rng.uniform(size=m)
+        return policy, Mixture(u, np.diag(u * (1.0 - u)), 3)
+
+    def play(self, silly, rounds=ROUNDS):
+        if silly:
+            start = self.silly_start()
+        else:
+            start = self.game.soft_start(*self.place, np.inf, never)
+        return self.game.play(*self.place, *start, np.inf, rounds, rounds, never)
+
+    def value(self, t):
+        return self.dual.p @ t - 0.25 * t @ self.problem.K @ t
+
+    def responses(self, policy):
+        """Every allowed set with the multipliers that the policy answers it with."""
+        for chosen in allowed_sets(self.rates.weights, self.rates.budgets, self.rates.exact):
+            t = policy.t.copy()
+            t[policy.free[chosen]] = 0.0
+            t[policy.places] += policy.R[chosen].sum(axis=0)
+            yield chosen, t
+
+    def status_with(self, j, choice):
+        status = self.node.status.copy()
+        status[self.free[j]] = choice
+        return status
+
+
+def open_nodes(block, size=12):
+    nodes = [Node(seed) for seed in range(size * block, size * block + size)]
+    return [node for node in nodes if node.open]
+
+
+@pytest.mark.parametrize("silly", [False, True])
+@pytest.mark.parametrize("block", range(15))
+def test_bound_is_below_the_enumerated_optimum(block, silly):
+    for node in open_nodes(block):
+        best = enumerate_node(node.problem, node.node.status)
+        found = node.play(silly)
+        assert found.bound <= best + 1e-6 * max(1.0, abs(best))
+
+
+@pytest.mark.parametrize("silly", [False, True])
+@pytest.mark.parametrize("block", range(15))
+def test_every_allowed_set_is_answered_within_the_boxes_and_above_the_bound(block, silly):
+    for node in open_nodes(block):
+        found = node.play(silly)
+        lo, hi = node.dual.lo, node.dual.hi
+        for chosen, t in node.responses(found.policy):
+            slip = 1e-9 * max(1.0, np.abs(found.policy.t).max())
+            assert np.all(t >= lo - slip) and np.all(t <= hi + slip)
+            assert abs(t.sum()) <= slip * t.size
+            value = node.value(t)
+            small = 1e-9 * max(1.0, abs(value))
+            assert found.bound <= value + small
+            assert np.all(found.bound - found.reduced[chosen] <= value + small)
+            assert np.all(found.bound + found.reduced[~chosen] <= value + small)
+
+
+@pytest.mark.parametrize("silly", [False, True])
+@pytest.mark.parametrize("block", range(8))
+def test_fixings_are_valid(block, silly):
+    for node in open_nodes(block):
+        found = node.play(silly)
+        for j, reduced in enumerate(found.reduced):
+            for choice in (1, -1):
+                best = enumerate_node(node.problem, node.status_with(j, choice))
+                least = found.bound + max(choice * reduced, 0.0)
+                assert least <= best + 1e-6 * max(1.0, abs(best))
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_a_decided_policy_answers_as_before(block):
+    checked = 0
+    for node in open_nodes(block):
+        policy = node.play(False).policy
+        decision = node.rng.integers(0, 3, node.free.size)
+        child = policy.decided(decision == 1, decision == 2)
+        left = decision == 0
+        assert np.array_equal(child.free, policy.free[left])
+        for chosen, t in node.responses(policy):
+            if np.all(chosen[decision == 2]) and not np.any(chosen[decision == 1]):
+                answer = child.t.copy()
+                answer[child.free[chosen[left]]] = 0.0
+                answer[child.places] += child.R[chosen[left]].sum(axis=0)
+                np.testing.assert_allclose(answer, t, atol=1e-9 * max(1.0, np.abs(t).max()))
+                checked += 1
+    assert checked > 0
+
+
+def plain_bound(node):
+    """The node's bound without its free anchors."""
+    start = replace(node.node, t=node.node.t.copy())
+    return node.problem._convex_solve(start, node.free, Goal())[0]
+
+
+def test_bounds_are_worth_their_while():
+    """Well above the plain bound on most nodes where that leaves a gap, and often the optimum."""
+    better = close = gaps = 0
+    for block in range(8):
+        for node in open_nodes(block):
+            best = enumerate_node(node.problem, node.node.status)
+            plain = plain_bound(node)
+            if np.isfinite(best) and best > 1.02 * plain:
+                bound = node.play(False, 40).bound
+                gaps += 1
+                better += bound > plain + 0.3 * (best - plain)
+                close += bound > best - 0.05 * (best - plain)
+    assert gaps >= 10
+    assert better >= 0.6 * gaps
+    assert close >= 0.2 * gaps
