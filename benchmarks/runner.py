@@ -224,7 +224,7 @@ def warm_up() -> None:
     bnb.solve(portfolio_problem(*random_portfolio(20, 20), 0.9, k=5), time_limit=60)
     for rates in (1, 2):
         problem = Sample("wisconsin", 1.0, 1.0, 60, rates=rates).arrays().problem()
-        result = bnb.solve(problem, branching="first", time_limit=60)
+        bnb.solve(problem, branching="first", time_limit=60)
 
 
 class _Clock:

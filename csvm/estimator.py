@@ -314,8 +314,8 @@ class CSVM(ClassifierMixin, BaseEstimator):
         if result.status is Status.INFEASIBLE:
             raise RuntimeError(
                 f"every classifier with the rates {rates} has an objective above "
-                f"{problem.instance.hopeless:.3g}: they contradict each other, or features are so small "
-                f"beside C that you should {_SCALE_X}"
+                f"{problem.instance.hopeless:.3g}: they contradict each other, or features are so "
+                f"small beside C that you should {_SCALE_X}"
             )
         raise RuntimeError(
             f"no classifier with the rates {rates} was found, and none was proven not to exist, "

@@ -8,8 +8,9 @@ import pytest
 
 from bnb.engine import solve
 from bnb.problem import Goal
-from csvm.search import CSVMProblem, Instance, Settings
+from csvm.search import Chance, CSVMProblem, Instance, Settings
 from csvm.search.drop import DropSearch
+from csvm.search.recourse import RecourseSearch
 from relaxations.svm.dual import Effort, Point, certified_value
 from relaxations.svm.solvers import SMOSolver
 
@@ -43,8 +44,12 @@ def enumerate_node(data, status=None, b_l=-np.inf, b_u=np.inf):
 SEARCHES = {
     "convex": Settings(chances=()),
     "base": Settings(chances=(), probes=0),
-    "drop": Settings(drop_first=True),
-    "both": Settings(chances=((2, 1), (6, 2), (12, 100))),
+    "drop": Settings(begin_with="drop"),
+    "recourse": Settings(begin_with="recourse"),
+    "all": Settings(chances=(
+        Chance(2, 0.5, (("drop", 1),)), Chance(5, 0.0, (("recourse", 1), ("drop", 2))),
+        Chance(9, 0.0, (("recourse", 50), ("drop", 50))),
+    )),
 }
 
 
@@ -98,6 +103,19 @@ class AuditedDrop(DropSearch):
         return fixed
 
 
+class AuditedRecourse(RecourseSearch):
+    """The same for the bound with recourse."""
+
+    def _settle(self, node, goal):
+        before = node.status.copy()
+        super()._settle(node, goal)
+        best = enumerate_node(self._in, before)
+        assert min(node.bound, goal.cutoff) <= best + 1e-6 * max(1.0, abs(best))
+        kept = enumerate_node(self._in, node.status)
+        if node.bound < goal.cutoff and np.isfinite(goal.cutoff):
+            assert min(kept, goal.cutoff) <= min(best, goal.cutoff) * (1 + 1e-6) + 1e-6
+
+
 class Audited(CSVMProblem):
     """Checks every node's bound, and every split, against enumeration."""
 
@@ -105,8 +123,9 @@ class Audited(CSVMProblem):
 
     def _own_work_space(self):
         super()._own_work_space()
-        if self._drop is not None:
-            self._drop.__class__ = AuditedDrop
+        if "drop" in self._searches:
+            self._searches["drop"].__class__ = AuditedDrop
+            self._searches["recourse"].__class__ = AuditedRecourse
 
     def best(self, node):
         return enumerate_node(self.instance.with_matrix(), node.status, node.b_l, node.b_u)
@@ -148,8 +167,9 @@ def audit(seed, node_solver, search):
     *((seed, "auto", "convex") for seed in range(60)),
     *((seed, "auto", "base") for seed in range(60, 80)),
     *((seed, "auto", "drop") for seed in range(80, 160)),
-    *((seed, "auto", "both") for seed in range(160, 200)),
-    *((seed, "osqp", search) for seed in range(200, 220) for search in ("convex", "drop")),
+    *((seed, "auto", "recourse") for seed in range(160, 230)),
+    *((seed, "auto", "all") for seed in range(230, 270)),
+    *((seed, "osqp", search) for seed in range(270, 285) for search in SEARCHES),
 ])
 def test_optimum_and_every_bound_match_enumeration(seed, node_solver, search):
     audit(seed, node_solver, search)
@@ -159,7 +179,7 @@ def test_optimum_and_every_bound_match_enumeration(seed, node_solver, search):
 @pytest.mark.parametrize("block", range(100))
 def test_optimum_and_every_bound_match_enumeration_thousands(block):
     for seed in range(10_000 + 30 * block, 10_030 + 30 * block):
-        audit(seed, ("auto", "smo", "osqp")[seed % 3], list(SEARCHES)[seed % 4])
+        audit(seed, ("auto", "smo", "osqp")[seed % 3], list(SEARCHES)[seed % 5])
 
 
 def node_on_an_interval(seed, node_solver, **changes):
@@ -253,7 +273,7 @@ def test_a_leaf_whose_margins_are_short_by_rounding_is_scaled(seed, options):
 def test_a_search_that_begins_anew_gives_the_same_optimum_with_threads():
     for seed in (5, 17, 23):
         best = enumerate_node(random_instance(seed).with_matrix())
-        problem = CSVMProblem(random_instance(seed), settings=SEARCHES["both"])
+        problem = CSVMProblem(random_instance(seed), settings=SEARCHES["all"])
         result = solve(problem, branching="first", threads=2, gap=1e-6)
         assert result.objective == pytest.approx(best, rel=3e-6, abs=1e-7)
 

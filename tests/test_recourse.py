@@ -4,19 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_csvm_search import enumerate_node, random_problem
+from test_csvm_search import convex_value, enumerate_node, random_instance
 from test_drop_bound import allowed_sets
 
-from bnb.problem import Goal
-from relaxations.drop_bound import Rates
-from relaxations.drop_game import Mixture
-from relaxations.recourse import Policy, RecourseGame
+from csvm.search.node import Node as SearchNode
+from relaxations.patience import FOR_EVER
+from relaxations.svm.bounds.drop import Rates
+from relaxations.svm.bounds.game import Mixture
+from relaxations.svm.bounds.recourse import Policy, RecourseGame
+from relaxations.svm.gram import dense
+from relaxations.svm.solvers import SMOSolver
 
 ROUNDS = 6
-
-
-def never():
-    return False
 
 
 class Node:
@@ -24,20 +23,20 @@ class Node:
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
-        self.problem = problem = random_problem(seed)
-        status = self.rng.choice([0, 0, 0, 1, -1], problem.m).astype(np.int8)
-        self.node = replace(problem.root(), status=status)
-        left = problem._propagate(status)
-        self.free = np.flatnonzero(status == 0)
+        self.data = data = random_instance(seed).with_matrix()
+        status = self.rng.choice([0, 0, 0, 1, -1], data.m).astype(np.int8)
+        self.node = replace(SearchNode.root(data.m, data.n + 2), status=status)
+        left = data.propagate(status)
+        self.free = self.node.free
         self.open = left is not None and self.free.size > 0
         if self.open:
-            weights = np.ascontiguousarray(problem.weights[:, self.free])
-            exact = problem.exact & (left < weights.sum(axis=1))
+            weights = np.ascontiguousarray(data.weights[:, self.free])
+            exact = data.exact & (left < weights.sum(axis=1))
             self.rates = Rates(weights, left, exact)
-            self.dual = problem._dual(self.node)
-            self.variables = self.free + problem.first
-            anchors = np.arange(problem.first, problem.n)
-            self.game = RecourseGame(problem.K, anchors)
+            self.dual = data.dual(status >= 0)
+            self.variables = data.anchors(self.free)
+            scratch = dense(data.gram.K.copy())
+            self.game = RecourseGame(SMOSolver(), data.gram, scratch, data.anchors())
             self.place = self.dual, self.variables, self.rates
 
     def silly_start(self):
@@ -57,11 +56,11 @@ class Node:
         if silly:
             start = self.silly_start()
         else:
-            start = self.game.soft_start(*self.place, np.inf, never)
-        return self.game.play(*self.place, *start, np.inf, rounds, rounds, never)
+            start = self.game.soft_start(*self.place, np.inf, FOR_EVER)
+        return self.game.play(*self.place, *start, np.inf, rounds, rounds, FOR_EVER)
 
     def value(self, t):
-        return self.dual.p @ t - 0.25 * t @ self.problem.K @ t
+        return self.dual.p @ t - 0.25 * t @ self.data.gram.K @ t
 
     def responses(self, policy):
         """Every allowed set with the multipliers that the policy answers it with."""
@@ -86,7 +85,7 @@ def open_nodes(block, size=12):
 @pytest.mark.parametrize("block", range(15))
 def test_bound_is_below_the_enumerated_optimum(block, silly):
     for node in open_nodes(block):
-        best = enumerate_node(node.problem, node.node.status)
+        best = enumerate_node(node.data, node.node.status)
         found = node.play(silly)
         assert found.bound <= best + 1e-6 * max(1.0, abs(best))
 
@@ -115,7 +114,7 @@ def test_fixings_are_valid(block, silly):
         found = node.play(silly)
         for j, reduced in enumerate(found.reduced):
             for choice in (1, -1):
-                best = enumerate_node(node.problem, node.status_with(j, choice))
+                best = enumerate_node(node.data, node.status_with(j, choice))
                 least = found.bound + max(choice * reduced, 0.0)
                 assert least <= best + 1e-6 * max(1.0, abs(best))
 
@@ -141,8 +140,7 @@ def test_a_decided_policy_answers_as_before(block):
 
 def plain_bound(node):
     """The node's bound without its free anchors."""
-    start = replace(node.node, t=node.node.t.copy())
-    return node.problem._convex_solve(start, node.free, Goal())[0]
+    return convex_value(node.data, node.node.status == 1)
 
 
 def test_bounds_are_worth_their_while():
@@ -150,7 +148,7 @@ def test_bounds_are_worth_their_while():
     better = close = gaps = 0
     for block in range(8):
         for node in open_nodes(block):
-            best = enumerate_node(node.problem, node.node.status)
+            best = enumerate_node(node.data, node.node.status)
             plain = plain_bound(node)
             if np.isfinite(best) and best > 1.02 * plain:
                 bound = node.play(False, 40).bound

@@ -2,6 +2,6 @@
 
 from .instance import Instance, slack_costs
 from .problem import CSVMProblem
-from .settings import Settings
+from .settings import Chance, Settings
 
-__all__ = ["CSVMProblem", "Instance", "Settings", "slack_costs"]
+__all__ = ["CSVMProblem", "Chance", "Instance", "Settings", "slack_costs"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxations.svm.bounds.game import Mixture
+from relaxations.svm.bounds.recourse import Policy
 
 from .instance import FREE
 
@@ -36,6 +37,10 @@ class Node:
         Covariance of those whose frequency is not zero.
     age : int
         How many sets these were.
+    policy : Policy, optional
+        Of the bound with recourse, its own or its parent's.
+    settled : bool
+        Whether that bound has been found for this very node.
     """
 
     status: np.ndarray
@@ -47,6 +52,8 @@ class Node:
     age: int = 0
     bound: float = -np.inf
     width_cost: float = 0.0
+    policy: Policy | None = None
+    settled: bool = False
 
     @classmethod
     def root(cls, anchors: int, variables: int) -> Node:
@@ -59,7 +66,8 @@ class Node:
     def part(self) -> Node:
         """A copy to be narrowed down: what is decided and learned, but no bound of its own."""
         return replace(
-            self, status=self.status.copy(), t=self.t.copy(), bound=-np.inf, width_cost=0.0
+            self, status=self.status.copy(), t=self.t.copy(), bound=-np.inf, width_cost=0.0,
+            settled=False,
         )
 
     def with_status(self, anchor: int, status: int) -> Node:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 import bnb
+from bnb import Reason, Result
 from bnb.problem import Candidate, Child, Evaluation, Goal, Problem, RestartError
 from relaxations.svm.bounds.convex import ConvexBound
 from relaxations.svm.bounds.game import DropGame
+from relaxations.svm.bounds.recourse import RecourseGame
+from relaxations.svm.gram import dense
 from relaxations.svm.solvers import SMOSolver, make_solver
 
 from .convex import ConvexSearch
@@ -19,25 +22,33 @@ from .drop import DropSearch
 from .incumbents import Finder
 from .instance import Instance
 from .node import Node
+from .recourse import RecourseSearch
 from .settings import Settings
 
 __all__ = ["CSVMProblem"]
+
+
+class _Search(Protocol):
+    """One way to bound and split nodes."""
+
+    def evaluate(self, node: Node, goal: Goal) -> Evaluation:
+        """See `bnb.Problem.evaluate`."""
 
 
 @dataclass
 class _Plan:
     """What the search has learned about itself, shared by all threads."""
 
-    drop: bool = False  # whether the drop search has won
-    chances: int = 0  # how many it has had
+    search: str  # the one in use
+    chances: int = 0  # how many the others have had
     swapped: float = np.inf  # objective around which swaps were tried last
 
 
 class CSVMProblem(Problem):
-    """Searches an `Instance`, by the plain convex bound or by the drop bound.
+    """Searches an `Instance`: by the plain convex bound, the drop bound, or that with recourse.
 
-    The search begins with the convex bound.  After some work the drop bound is tried on the root,
-    and again after more; if it has come further the search begins anew with it.
+    The search begins with the first of them.  After some work the others are tried on the root, and
+    again after more; if one has come further, the search begins anew with it.
 
     Parameters
     ----------
@@ -47,7 +58,7 @@ class CSVMProblem(Problem):
     settings : Settings, optional
     """
 
-    scratch = frozenset({"_plan", "_bound", "_convex", "_drop", "finder"})
+    scratch = frozenset({"_plan", "_bound", "_searches", "finder"})
 
     def __init__(
         self, instance: Instance, node_solver: str = "auto", settings: Settings | None = None
@@ -56,7 +67,7 @@ class CSVMProblem(Problem):
         self.instance = instance.with_matrix() if node_solver == "smo" else instance
         self.node_solver = node_solver
         self.settings = settings or Settings()
-        self._plan = _Plan(self.settings.drop_first)
+        self._plan = _Plan(self.settings.begin_with)
         self._own_work_space()
 
     def _own_work_space(self) -> None:
@@ -64,11 +75,18 @@ class CSVMProblem(Problem):
         settings, data = self.settings, self.instance
         self._bound = ConvexBound(solver, data.hopeless)
         self.finder = Finder(data, solver, settings)
-        self._convex = ConvexSearch(data, self._bound, self.finder, settings)
-        # Any answer gives a valid bound: in the game the last digits are not worth an exact solver.
+        convex = ConvexSearch(data, self._bound, self.finder, settings)
+        self._searches: dict[str, _Search] = {"convex": convex}
+        if data.is_factor:  # the games need the matrix
+            return
+        # Any answer gives a valid bound: in a game the last digits are not worth an exact solver.
         answers = SMOSolver() if self.node_solver == "auto" else solver
-        self._drop = None if data.is_factor else DropSearch(
-            data, self._convex, DropGame(answers, data.gram), settings
+        scratch = dense(data.gram.K.copy())
+        self._searches["drop"] = DropSearch(
+            data, convex, DropGame(answers, data.gram, scratch), settings
+        )
+        self._searches["recourse"] = RecourseSearch(
+            data, convex, RecourseGame(answers, data.gram, scratch, data.anchors()), settings
         )
 
     def __str__(self) -> str:
@@ -85,7 +103,7 @@ class CSVMProblem(Problem):
 
     def prepare(self, goal: Goal) -> Evaluation | None:
         """An incumbent before the search: the best of a sweep over soft margins."""
-        self._plan = _Plan(self.settings.drop_first)
+        self._plan = _Plan(self.settings.begin_with)
         self._own_work_space()
         root = self.root()
         if self.instance.propagate(root.status) is None or not root.free.size:
@@ -98,38 +116,61 @@ class CSVMProblem(Problem):
     def evaluate(self, state: Node, goal: Goal) -> Evaluation:
         """Bound a node, decide what can be decided, and split it."""
         node = replace(state, status=state.status.copy(), t=state.t.copy())
-        drop = self._plan.drop or np.isfinite(node.b_u - node.b_l)
-        if self._drop is not None and drop:
-            found = self._drop.evaluate(node, goal)
-        else:
-            self._give_chance(state, goal)
-            found = self._convex.evaluate(node, goal)
+        found = self._search(node, goal).evaluate(node, goal)
         if not goal.probe and found.candidates:
             found.solutions += self._swap(goal)
         return found
 
-    def _give_chance(self, state: Node, goal: Goal) -> None:
-        """Let the drop search show what it can; begin anew with it if it has come further."""
+    def _search(self, node: Node, goal: Goal) -> _Search:
+        """The search that is in use; a node on an interval of the intercept needs the drop bound.
+
+        Without an incumbent only the convex search has something to aim at.
+        """
+        name = self._plan.search
+        if np.isfinite(node.b_u - node.b_l):
+            name = "drop"
+        elif name == "convex" and len(self._searches) > 1:
+            self._give_chance(node, goal)
+        if name == "recourse" and not np.isfinite(goal.cutoff):
+            name = "convex"
+        return self._searches.get(name, self._searches["convex"])
+
+    def _give_chance(self, node: Node, goal: Goal) -> None:
+        """Let the other searches show what they can; begin anew with one that has come further."""
         plan, chances = self._plan, self.settings.chances
-        if self._drop is None or plan.chances == len(chances) or not np.isfinite(goal.cutoff):
+        if plan.chances == len(chances) or not np.isfinite(goal.cutoff):
             return
-        solves, nodes = chances[plan.chances]
-        if self._bound.solves < solves or goal.expired():
+        chance = chances[plan.chances]
+        if self._bound.solves < chance.solves or goal.expired():
             return
         plan.chances += 1
+        bound, best, solutions = node.bound, "", []
+        bound += chance.share * (goal.cutoff - bound)
+        for name, nodes in chance.rivals:
+            result = self._rival(name, nodes, goal)
+            if result.x is not None:
+                solutions.append(("H", result.x))
+            if result.bound > bound:
+                bound, best = result.bound, name
+            if goal.tolerance.closed(goal.objective, result.bound) or goal.expired():
+                break
+        if best:
+            plan.search = best
+            raise RestartError(bound, solutions)
+
+    def _rival(self, name: str, nodes: int, goal: Goal) -> Result:
+        """The first nodes of another search."""
         rival = CSVMProblem(
-            self.instance, self.node_solver, replace(self.settings, drop_first=True)
+            self.instance, self.node_solver, replace(self.settings, begin_with=name)
         )
-        left = max(goal.patience.seconds(), 1e-3)
         result = bnb.solve(
-            rival, branching="first", node_limit=nodes, start=goal.incumbent, time_limit=left,
-            gap=goal.tolerance.relative, absolute_gap=goal.tolerance.absolute,
+            rival, branching="first", node_limit=nodes, start=goal.incumbent,
+            time_limit=max(goal.patience.seconds(), 1e-3), gap=goal.tolerance.relative,
+            absolute_gap=goal.tolerance.absolute,
         )
-        if result.reason is bnb.Reason.INTERRUPT:
+        if result.reason is Reason.INTERRUPT:
             raise KeyboardInterrupt
-        if result.bound > state.bound:
-            plan.drop = True
-            raise RestartError(result.bound, [] if result.x is None else [("H", result.x)])
+        return result
 
     def _swap(self, goal: Goal) -> list[tuple[str, np.ndarray]]:
         """Swaps around a new incumbent."""

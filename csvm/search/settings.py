@@ -3,8 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["Settings"]
+__all__ = ["Chance", "Settings"]
+
+
+class Chance(NamedTuple):
+    """When other searches are tried, and when one of them takes over.
+
+    Parameters
+    ----------
+    solves : int
+        Convex solves of the search so far.
+    share : float
+        What one has to close of the gap that the convex search has left.
+    rivals : tuple of (str, int)
+        The others, and how many nodes each may show.
+    """
+
+    solves: int
+    share: float
+    rivals: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -28,11 +47,11 @@ class Settings:
         A child that closes a share s of the gap counts as a subtree of size exp(-sharpness s).
     round_every : int
         Nodes of the convex search between two attempts to read an incumbent from one.
-    chances : tuple of (int, int)
-        (convex solves so far, nodes of the drop search tried against them); empty for the convex
-        search alone. The first are hundredths of a second.
-    drop_first : bool
-        Begin with the drop search.
+    chances : tuple of Chance
+        When other searches are tried; none for the convex search alone. The first comes after
+        hundredths of a second, for problems that the drop bound all but solves at the root.
+    begin_with : {"convex", "drop", "recourse"}
+        The search that gets the first chance.
     wide : float
         An interval of the intercept that is halved before anchors are split.
     narrow : float
@@ -42,7 +61,9 @@ class Settings:
         what the width costs, so this is nearly all of it.
     first_rounds, rounds, patience : int
         Rounds of the first game, of later ones, and rounds without progress.
-    start_age, most_age : int
+    recourse_rounds : int
+        Rounds of later games with recourse, each of which takes ten times as long.
+    start_age, most_age, recourse_age : int
         How many sets the frequencies of a node count for.
     rare, decided : float
         Frequencies below the one are not kept, and above the other are not worth a split.
@@ -60,16 +81,22 @@ class Settings:
     decay: float = 0.9
     sharpness: float = 6.0
     round_every: int = 10
-    chances: tuple[tuple[int, int], ...] = ((150, 1), (3_000, 8), (60_000, 80))
-    drop_first: bool = False
+    chances: tuple[Chance, ...] = (
+        Chance(150, 0.9, (("drop", 1),)),
+        Chance(1_000, 0.0, (("recourse", 1), ("drop", 8))),
+        Chance(20_000, 0.0, (("recourse", 20), ("drop", 80))),
+    )
+    begin_with: str = "convex"
     wide: float = 0.5
     narrow: float = 0.01
     width_share: float = 0.45
     first_rounds: int = 60
     rounds: int = 8
     patience: int = 3
+    recourse_rounds: int = 8
     start_age: int = 20
     most_age: int = 40
+    recourse_age: int = 20
     rare: float = 1e-3
     decided: float = 0.9
     swap_work: int = 40_000

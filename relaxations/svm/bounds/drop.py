@@ -30,7 +30,7 @@ import numpy as np
 from numba import njit
 
 __all__ = ["Certificate", "Rates", "allowed_loss", "certify", "drop_bound", "policy_terms",
-           "top_sum", "worst_set"]
+           "starts_of", "top_sum", "with_loss", "worst_set"]
 
 _EPS = np.finfo(np.float64).eps
 _MAX_SPLIT = 3.0
@@ -135,7 +135,7 @@ def _drop_bound(
     """`certify` on the anchors that matter, and what it says about all of them."""
     rates = budgets.size
     short = np.zeros(rates, np.bool_)
-    active = _with_loss(t[free] == 0.0, weights, budgets, exact, short)
+    active = with_loss(t[free] == 0.0, weights, budgets, exact, short)
     place = free[active] - (t.size - 2 - S.shape[0])
     m = active.size
     split = np.empty((m, m))
@@ -152,7 +152,7 @@ def _drop_bound(
     picked = np.zeros(m, np.bool_)
     bound, ceiling = certify(
         policy_terms(K, p, t, half, free[active]), split, prices, counts, budgets, short,
-        _starts(counts), steps, loss, mu, ends, picked,
+        starts_of(counts), steps, loss, mu, ends, picked,
     )
     for e in range(2):
         for j in range(free.size):
@@ -171,7 +171,7 @@ def _drop_bound(
 
 
 @njit(nogil=True, cache=True)
-def _with_loss(
+def with_loss(
     idle: np.ndarray, weights: np.ndarray, budgets: np.ndarray, exact: np.ndarray,
     short: np.ndarray,
 ) -> np.ndarray:
@@ -202,7 +202,7 @@ def _with_loss(
 
 
 @njit(nogil=True, cache=True)
-def _starts(weights: np.ndarray) -> np.ndarray:
+def starts_of(weights: np.ndarray) -> np.ndarray:
     """Where each rate begins if every anchor counts one in a single rate; else nothing."""
     rates, m = weights.shape
     starts = np.zeros(rates + 1, np.int64)
@@ -516,7 +516,7 @@ def certify(
     bars : ndarray (L, m)
         Prices of each anchor's companions, improved in place.
     weights, budgets, exact : see `allowed_loss`
-    starts : see `_starts`
+    starts : see `starts_of`
     steps : int
         Evaluations of the bound.
     loss, mu, ends : ndarray (2, m), (2, L), (2,)

@@ -16,11 +16,11 @@ from numba import njit
 
 from ...patience import Patience
 from ..dual import Dual, Effort, Point, gradient, intercept
-from ..gram import Gram, dense, times
+from ..gram import Gram, times
 from ..solvers import NodeSolver
 from .drop import Certificate, Rates, drop_bound
 
-__all__ = ["DropGame", "Mixture", "Played"]
+__all__ = ["DropGame", "Mixture", "Played", "spread"]
 
 _MAX_FREQUENCY = 0.98
 _MEMORY = 12
@@ -55,12 +55,13 @@ class DropGame:
         Solves the answers' duals.
     gram : Gram
         Dense kernel matrix padded by two zero rows.
+    answers : Gram
+        A copy of it for the answers' kernels: the block of the free anchors changes, and is put
+        back.
     """
 
-    def __init__(self, solver: NodeSolver, gram: Gram) -> None:
-        self._solver = solver
-        self._gram, self._K = gram, gram.K
-        self._answers = dense(gram.K.copy())  # its block of the free anchors changes
+    def __init__(self, solver: NodeSolver, gram: Gram, answers: Gram) -> None:
+        self._solver, self._gram, self._K, self._answers = solver, gram, gram.K, answers
 
     def soft_start(
         self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, target: float,
@@ -98,7 +99,7 @@ class DropGame:
                 u[:] = np.maximum((F[free] - beta) * np.sign(dual.p[free]), 0.0)
             if best >= target or patience.expired():
                 break
-        _spread(u, rates.weights, rates.budgets)
+        spread(u, rates.weights, rates.budgets)
         return Mixture(u, np.diag(u * (1.0 - u)), 0)
 
     def play(
@@ -415,7 +416,7 @@ def _best_pull(
 
 
 @njit(nogil=True, cache=True)
-def _spread(u: np.ndarray, weights: np.ndarray, budgets: np.ndarray) -> None:
+def spread(u: np.ndarray, weights: np.ndarray, budgets: np.ndarray) -> None:
     """Scale u so that it uses up the first budget it meets, every entry within [0.01, 0.9]."""
     base = np.maximum(u, 1e-9)
     factor = 1.0

@@ -1,8 +1,8 @@
 """The drop bound with recourse: what giving up anchors costs if the rest of t may answer.
 
-The drop bound (`relaxations.drop_bound`) takes t_j away when anchor j is given up and leaves the
-rest of t as it is.  Here a *policy* says in advance where the force of every free anchor goes: to
-places A that can never be dropped (training points, enforced anchors), R_ja to place a, with
+The drop bound (`relaxations.svm.bounds.drop`) takes t_j away when anchor j is given up and leaves
+the rest of t as it is.  Here a *policy* says in advance where the force of every free anchor goes:
+to places A that can never be dropped (training points, enforced anchors), R_ja to place a, with
 ``sum_a R_ja = t_j``.  If the set V is given up, t becomes
 
     t^V = t - sum_{j in V} delta_j,      delta_j = t_j e_j - R_j.
@@ -15,7 +15,7 @@ feasible for the completion V, and with F = p - K t / 2 its value is
     a_j = <F, delta_j>,      B_jk = delta_j'K delta_k / 4.
 
 **Certificates.**  Two bounds on the largest loss, both of the form const + sum over V of l_j, of
-which the better is taken.  The re-split of `relaxations.drop_bound.certify`, best for small
+which the better is taken.  The re-split of `relaxations.svm.bounds.drop.certify`, best for small
 budgets; and the *moment* bound, best for large ones: for any diagonal matrix Delta with Delta - B
 positive semidefinite and any z
 
@@ -40,16 +40,18 @@ follow these values from round to round.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 from scipy.linalg import cho_factor, cho_solve
 
-from .drop_bound import Rates, _starts, _with_loss, allowed_loss, certify
-from .drop_game import Dual, Mixture, _spread
-from .svm_dual import intercept, solve_dual
+from ...patience import Patience
+from ..dual import Dual, Effort, Point, intercept
+from ..gram import Gram
+from ..solvers import NodeSolver
+from .drop import Rates, allowed_loss, certify, starts_of, with_loss
+from .game import Mixture, spread
 
 __all__ = ["Policy", "RecourseBound", "RecourseGame"]
 
@@ -64,6 +66,7 @@ _SPLIT_STEPS = 3
 _LAST_STEPS = 20
 _LEAST_VARIANCE = 0.02
 _LEAST_PULL = 0.1
+_ROWS = 40  # per variable, that an answer may take: any answer gives a valid bound
 
 
 @dataclass
@@ -143,16 +146,22 @@ class RecourseGame:
 
     Parameters
     ----------
-    K : ndarray (N, N)
-        Kernel matrix.
+    solver : NodeSolver
+        Solves the answers' duals.
+    gram : Gram
+        Dense kernel matrix.
+    answers : Gram
+        A copy of it for the answers' kernels: the block of the free anchors changes, and is put
+        back.
     anchors : ndarray of int (M,)
         Variables that are free in some node.
     """
 
-    def __init__(self, K: np.ndarray, anchors: np.ndarray) -> None:
-        self.K, self.diag = K, K.diagonal().copy()
-        self.kernel, self.kernel_diag = K.copy(), self.diag.copy()
-        self.row = np.full(self.diag.size, -1)
+    def __init__(
+        self, solver: NodeSolver, gram: Gram, answers: Gram, anchors: np.ndarray
+    ) -> None:
+        self.solver, self.gram, self.answers = solver, gram, answers
+        self.row = np.full(gram.diag.size, -1)
         self.row[anchors] = np.arange(anchors.size)
         # Both certificates go on from where they were, also in other nodes.
         self.split = np.zeros((anchors.size, anchors.size))
@@ -160,19 +169,18 @@ class RecourseGame:
         self.moments_pay = True
 
     def soft_start(
-        self, dual: Dual, free: np.ndarray, rates: Rates, target: float,
-        expired: Callable[[], bool],
+        self, dual: Dual, free: np.ndarray, rates: Rates, target: float, patience: Patience
     ) -> tuple[Policy, Mixture]:
         """A start for `play`: the best of a range of soft margins.
 
         Every free variable is capped at the same level, which is doubled from solve to solve.  The
         frequencies are in proportion to the slacks at the best one.
         """
-        return _Table(self, dual, free, rates).soft_start(target, expired)
+        return _Table(self, dual, free, rates).soft_start(target, patience)
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: Policy, mixture: Mixture,
-        target: float, rounds: int, patience: int, expired: Callable[[], bool],
+        target: float, rounds: int, stale_rounds: int, patience: Patience,
     ) -> RecourseBound:
         """Raise the bound of a node by playing a policy against mixtures of sets.
 
@@ -190,17 +198,17 @@ class RecourseGame:
             Sets seen so far, over the free variables.
         target : float
             Stop when the bound reaches this.
-        rounds, patience : int
+        rounds, stale_rounds : int
             Rounds of the game, and rounds without progress.
-        expired : callable
-            Says whether to end the game early.
+        patience : Patience
+            When it ends, so does the game.
 
         Returns
         -------
         RecourseBound
         """
         return _Table(self, dual, free, rates).play(
-            policy, mixture, target, rounds, patience, expired)
+            policy, mixture, target, rounds, stale_rounds, patience)
 
 
 class _Table:
@@ -210,7 +218,7 @@ class _Table:
         order = np.lexsort((free, *(rates.weights[::-1] == 0.0)))
         self._order, self._back = order, np.argsort(order)
         self._game, self._dual, self._free = game, dual, free[order]
-        self._K, self._diag = game.K, game.diag
+        self._K, self._diag = game.gram.K, game.gram.diag
         self._row = game.row[self._free]
         self._rates = Rates(
             np.ascontiguousarray(rates.weights[:, order]), rates.budgets, rates.exact
@@ -228,7 +236,7 @@ class _Table:
 
     # -- starts ---------------------------------------------------------------------------------
 
-    def soft_start(self, target: float, expired: Callable[[], bool]) -> tuple[Policy, Mixture]:
+    def soft_start(self, target: float, patience: Patience) -> tuple[Policy, Mixture]:
         """See `RecourseGame.soft_start`."""
         p, free = self._dual.p, self._free
         x, F = np.zeros(p.size), p.copy()
@@ -236,15 +244,18 @@ class _Table:
         for k in range(-8, 6):
             lo, hi = self._dual.lo.copy(), self._dual.hi.copy()
             lo[free], hi[free] = np.maximum(lo[free], -(2.0**k)), np.minimum(hi[free], 2.0**k)
-            solve_dual(self._K, self._diag, p, lo, hi, x, F, 1e-3, 20 * x.size, np.inf)
-            beta = intercept(x, F, lo, hi)
+            capped, point = Dual(self._game.gram, p, lo, hi), Point(x, F)
+            self._game.solver.maximise(
+                capped, point, Effort(1e-3, _ROWS * x.size, np.inf), patience=patience
+            )
+            beta = intercept(capped, point)
             u = np.maximum((F[free] - beta) * np.sign(p[free]), 0.0)
-            _spread(u, self._rates.weights, self._rates.budgets)
+            spread(u, self._rates.weights, self._rates.budgets)
             policy = self._projected(x, self._worthwhile(x, F, beta))
             bound = self._moment_bound(_Terms(self, policy), u, 1).bound
             if bound > best:
                 best, best_policy, best_u = bound, policy, u
-            if best >= target or expired() or (bound < best and k > 0):
+            if best >= target or patience.expired() or (bound < best and k > 0):
                 break
         assert best_policy is not None
         u = best_u[self._back]
@@ -286,8 +297,8 @@ class _Table:
     # -- the game -------------------------------------------------------------------------------
 
     def play(
-        self, policy: Policy, mixture: Mixture, target: float, rounds: int, patience: int,
-        expired: Callable[[], bool],
+        self, policy: Policy, mixture: Mixture, target: float, rounds: int, stale_rounds: int,
+        patience: Patience,
     ) -> RecourseBound:
         """See `RecourseGame.play`."""
         order, back = self._order, self._back
@@ -302,19 +313,23 @@ class _Table:
             if best is None or found.bound > best.bound:
                 best, best_at = found, now
             missing = target - best.bound
-            if missing <= 0.0 or r == rounds - 1 or not now.policy.places.size or expired():
+            if missing <= 0.0 or r == rounds - 1 or not now.policy.places.size:
+                break
+            if patience.expired():
                 break
             if r == 0 or best.bound - mark > 0.03 * min(missing, abs(mark)):
                 mark, stale = best.bound, 0
             else:
                 stale += 1
-                if stale >= patience:
+                if stale >= stale_rounds:
                     break
             z = found.z
             u, C = _mixed(u, C, found, 2.0 / (age + 4.0))
             age += 1
             memory = [*memory[1 - _MEMORY:], found]
-            answer = self._answer(best_at.policy, u, C, reach, 1.0 + 3.0 / (1.0 + r / 5.0))
+            answer = self._answer(
+                best_at.policy, u, C, reach, 1.0 + 3.0 / (1.0 + r / 5.0), patience
+            )
             pull = _best_pull(best_at, _Terms(self, answer.policy), memory)
             reach = _next_reach(reach, pull)
             # A step that did not help is taken back: from the best, which now knows one more set.
@@ -330,7 +345,8 @@ class _Table:
         )
 
     def _answer(
-        self, last: Policy, u: np.ndarray, C: np.ndarray, reach: float, step: float
+        self, last: Policy, u: np.ndarray, C: np.ndarray, reach: float, step: float,
+        patience: Patience,
     ) -> _Answer:
         """The best policy against the mixture that is not much larger than the last one.
 
@@ -349,13 +365,15 @@ class _Table:
         x[free] *= kept
         x[places] += u @ last.R
         self._reserve(last.t[free, None] * rho, u, lo, hi, x)
-        kernel, diag, block = self._game.kernel, self._game.kernel_diag, np.ix_(free, free)
-        kernel[block] = self._KFF + G * C / np.outer(kept, kept)
-        diag[free] = kernel[free, free]
-        F = p - 0.5 * (kernel @ x)
-        solve_dual(kernel, diag, p, lo, hi, x, F, 1e-3, 20 * x.size, np.inf)
-        kernel[block], diag[free] = self._KFF, self._diag[free]
-        beta = intercept(x, F, lo, hi)
+        answers, block = self._game.answers, np.ix_(free, free)
+        answers.K[block] = self._KFF + G * C / np.outer(kept, kept)
+        answers.diag[free] = answers.K[free, free]
+        narrowed, point = Dual(answers, p, lo, hi), Point(x, p - 0.5 * (answers.K @ x))
+        self._game.solver.maximise(
+            narrowed, point, Effort(1e-3, _ROWS * x.size, np.inf), patience=patience
+        )
+        answers.K[block], answers.diag[free] = self._KFF, self._diag[free]
+        F, beta = point.F, intercept(narrowed, point)
         t = x.copy()
         t[free] /= kept
         R = t[free, None] * rho
@@ -403,10 +421,10 @@ class _Table:
         """Upper bounds on the sums of R over any set, and on their negatives, for each place."""
         rates, short = self._rates, np.zeros(self._rates.budgets.size, np.bool_)
         idle = np.asarray(~R.any(axis=1))
-        used = _with_loss(idle, rates.weights, rates.budgets, rates.exact, short)
+        used = with_loss(idle, rates.weights, rates.budgets, rates.exact, short)
         weights, columns = np.ascontiguousarray(rates.weights[:, used]), R[used].T.copy()
         up, down = np.empty(R.shape[1]), np.empty(R.shape[1])
-        _push(columns, weights, rates.budgets, short, _starts(weights), up, down)
+        _push(columns, weights, rates.budgets, short, starts_of(weights), up, down)
         return up, down
 
     def _next_ridge(
@@ -513,12 +531,12 @@ class _Table:
         return _Found(bound, loss - mu @ rates.weights, z, X)
 
     def _split_bound(self, terms: _Terms) -> _Found:
-        """The bound by re-splitting the quadratic term; see `relaxations.drop_bound`."""
+        """The bound by re-splitting the quadratic term; see `relaxations.svm.bounds.drop`."""
         rates, m = self._rates, self._free.size
         short = np.zeros(rates.budgets.size, np.bool_)
         idle = np.ones(m, np.bool_)
         idle[terms.active] = False
-        used = _with_loss(idle, rates.weights, rates.budgets, rates.exact, short)
+        used = with_loss(idle, rates.weights, rates.budgets, rates.exact, short)
         B, a = np.zeros((m, m)), np.zeros(m)
         B[np.ix_(terms.active, terms.active)] = terms.B
         a[terms.active] = terms.a
@@ -533,8 +551,8 @@ class _Table:
         bound, _ = certify(
             (terms.value, 0.0, a + diagonal, B, np.sqrt(np.maximum(diagonal, 0.0)), np.zeros(k),
              np.zeros(2)),
-            split, np.zeros((L, k)), weights, rates.budgets, short, _starts(weights), _SPLIT_STEPS,
-            loss, mu, ends, picked,
+            split, np.zeros((L, k)), weights, rates.budgets, short, starts_of(weights),
+            _SPLIT_STEPS, loss, mu, ends, picked,
         )
         self._game.split[rows] = split
         z, reduced = np.zeros(m), -mu[0] @ rates.weights

@@ -1,0 +1,100 @@
+"""The search by the drop bound with recourse: split on the anchors that the game drops most often.
+
+The intercept stays free.  A node plays the game, decides what its bound decides, and goes on as the
+child that is left where the other one is refuted; see docs/bounds.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnb.problem import Candidate, Child, Evaluation, Goal
+from relaxations.svm.bounds.drop import Rates
+from relaxations.svm.bounds.recourse import RecourseGame
+
+from .convex import ConvexSearch
+from .instance import ENFORCED, FREE, GIVEN_UP, Instance
+from .node import Node
+from .settings import Settings
+
+__all__ = ["RecourseSearch"]
+
+
+class RecourseSearch:
+    """Bounds and splits nodes by the drop bound with recourse."""
+
+    def __init__(
+        self, instance: Instance, convex: ConvexSearch, game: RecourseGame, settings: Settings
+    ) -> None:
+        self._in, self._convex, self._game, self._settings = instance, convex, game, settings
+
+    def evaluate(self, node: Node, goal: Goal) -> Evaluation:
+        """Bound a node, decide what the bound decides, and test the children of its best split."""
+        cutoff = goal.cutoff
+        if node.policy is None or not node.settled:
+            self._settle(node, goal)
+        while True:
+            if node.bound >= cutoff:
+                return Evaluation(node.bound, removed=cutoff)
+            if not node.free.size or goal.expired() or node.policy is None:
+                return self._convex.evaluate(node, goal)
+            anchor = self._choose(node)
+            enforced, given_up = (node.with_status(anchor, s) for s in (ENFORCED, GIVEN_UP))
+            self._settle(enforced, goal)
+            if enforced.bound < cutoff:
+                break
+            node = given_up
+            self._settle(node, goal)
+        given_up.bound = node.bound
+        children = [Child(child, max(child.bound, node.bound)) for child in (enforced, given_up)]
+        return Evaluation(node.bound, [], [Candidate(anchor)], children, removed=cutoff)
+
+    def _choose(self, node: Node) -> int:
+        """Nearly always given up: enforcing it is soon refuted, giving it up spends the budget."""
+        u = node.u[node.free]
+        return int(node.free[np.argmax(np.where(u < self._settings.decided, u, 0.0))])
+
+    def _settle(self, node: Node, goal: Goal) -> None:
+        """Bound a node and fix what the bound decides, until it decides no more."""
+        node.settled = True
+        while True:
+            left = self._in.propagate(node.status)
+            if left is None:
+                node.bound = np.inf
+                return
+            plain = self._convex.solve(node, goal)
+            node.t, node.bound = plain.t, max(node.bound, plain.bound)
+            if node.bound >= goal.cutoff or not node.free.size or goal.expired():
+                return
+            if not self._play(node, left, goal):
+                return
+
+    def _play(self, node: Node, left: np.ndarray, goal: Goal) -> bool:
+        """Find the bound, which the node learns from; returns whether it decided any anchor."""
+        data, settings, free, cutoff = self._in, self._settings, node.free, goal.cutoff
+        dual = data.dual(node.status != GIVEN_UP)
+        weights = np.ascontiguousarray(data.weights[:, free])
+        # Fixing asks what happens without one of them: the others must still use up the budget.
+        rates = Rates(weights, left, data.exact & (left < weights.sum(axis=1)))
+        variables = data.anchors(free)
+        rounds, stale_rounds = settings.recourse_rounds, settings.patience
+        if node.policy is None:
+            policy, mixture = self._game.soft_start(
+                dual, variables, rates, cutoff, goal.patience
+            )
+            rounds, stale_rounds = settings.first_rounds, 3 * settings.patience
+        else:
+            status = node.status[node.policy.free - data.first]
+            policy = node.policy.decided(status == ENFORCED, status == GIVEN_UP)
+            mixture = node.recall(free)
+        found = self._game.play(
+            dual, variables, rates, policy, mixture, cutoff, rounds, stale_rounds, goal.patience
+        )
+        node.policy = found.policy
+        node.remember(free, found.mixture, settings.rare, settings.recourse_age)
+        node.bound = max(node.bound, found.bound)
+        if node.bound >= cutoff:
+            return False
+        node.status[free[found.bound + np.maximum(-found.reduced, 0.0) >= cutoff]] = ENFORCED
+        node.status[free[found.bound + np.maximum(found.reduced, 0.0) >= cutoff]] = GIVEN_UP
+        return bool(np.any(node.status[free] != FREE))
