@@ -47,8 +47,7 @@ SEARCHES = {
     "drop": Settings(begin_with="drop"),
     "recourse": Settings(begin_with="recourse"),
     "all": Settings(chances=(
-        Chance(2, 0.5, (("drop", 1),)), Chance(5, 0.0, (("recourse", 1), ("drop", 2))),
-        Chance(9, 0.0, (("recourse", 50), ("drop", 50))),
+        Chance(4e5, 0.5, "drop", 1), Chance(1e6, 0.0, "recourse", 1), Chance(2e6, 0.0, "drop", 9),
     )),
 }
 

@@ -27,6 +27,7 @@ class DropSearch:
     ) -> None:
         self._in, self._convex, self._game, self._settings = instance, convex, game, settings
         self._split = np.zeros((instance.m, instance.m))
+        self.games = 0
 
     def evaluate(self, node: Node, goal: Goal) -> Evaluation:
         """Bound a node, decide what the bound decides, and test the children of its best split.
@@ -173,6 +174,7 @@ class DropSearch:
             mixture.age = settings.start_age
         else:
             mixture = node.recall(free)
+        self.games += 1
         wide = self._wide(node)
         thorough = fresh and not wide
         played = self._game.play(

@@ -28,8 +28,14 @@ from .settings import Settings
 __all__ = ["CSVMProblem"]
 
 
+_GAMES = {"convex": 0.0, "drop": 80.0, "recourse": 400.0}
+"""Operations of a game, in units of n^2."""
+
+
 class _Search(Protocol):
     """One way to bound and split nodes."""
+
+    games: int
 
     def evaluate(self, node: Node, goal: Goal) -> Evaluation:
         """See `bnb.Problem.evaluate`."""
@@ -126,42 +132,43 @@ class CSVMProblem(Problem):
 
         Without an incumbent only the convex search has something to aim at.
         """
-        name = self._plan.search
-        if np.isfinite(node.b_u - node.b_l):
-            name = "drop"
-        elif name == "convex" and len(self._searches) > 1:
-            self._give_chance(node, goal)
+        self._give_chance(node, goal)
+        name = "drop" if np.isfinite(node.b_u - node.b_l) else self._plan.search
         if name == "recourse" and not np.isfinite(goal.cutoff):
             name = "convex"
         return self._searches.get(name, self._searches["convex"])
 
+    def _operations(self) -> float:
+        """Work done so far; a game takes as long as so many convex solves."""
+        unit = float(self.instance.n) ** 2
+        games = sum(
+            cost * self._searches[name].games for name, cost in _GAMES.items()
+            if name in self._searches
+        )
+        return self._bound.operations + unit * games
+
     def _give_chance(self, node: Node, goal: Goal) -> None:
-        """Let the other searches show what they can; begin anew with one that has come further."""
+        """Let another search show what it can, and begin anew with it if it has come further."""
         plan, chances = self._plan, self.settings.chances
-        if plan.chances == len(chances) or not np.isfinite(goal.cutoff):
+        if plan.chances == len(chances) or not np.isfinite(goal.cutoff) or goal.expired():
             return
         chance = chances[plan.chances]
-        if self._bound.solves < chance.solves or goal.expired():
+        if self._operations() < chance.operations:
             return
         plan.chances += 1
-        bound, best, solutions = node.bound, "", []
-        bound += chance.share * (goal.cutoff - bound)
-        for name, nodes in chance.rivals:
-            result = self._rival(name, nodes, goal)
-            if result.x is not None:
-                solutions.append(("H", result.x))
-            if result.bound > bound:
-                bound, best = result.bound, name
-            if goal.tolerance.closed(goal.objective, result.bound) or goal.expired():
-                break
-        if best:
-            plan.search = best
-            raise RestartError(bound, solutions)
+        if chance.rival == plan.search or chance.rival not in self._searches:
+            return
+        result = self._rival(chance.rival, chance.nodes, goal)
+        if result.bound > node.bound + chance.share * (goal.cutoff - node.bound):
+            plan.search = chance.rival
+            raise RestartError(
+                result.bound, [] if result.x is None else [("H", result.x)]
+            )
 
     def _rival(self, name: str, nodes: int, goal: Goal) -> Result:
         """The first nodes of another search."""
         rival = CSVMProblem(
-            self.instance, self.node_solver, replace(self.settings, begin_with=name)
+            self.instance, self.node_solver, replace(self.settings, begin_with=name, chances=())
         )
         result = bnb.solve(
             rival, branching="first", node_limit=nodes, start=goal.incumbent,

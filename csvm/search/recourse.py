@@ -27,6 +27,7 @@ class RecourseSearch:
         self, instance: Instance, convex: ConvexSearch, game: RecourseGame, settings: Settings
     ) -> None:
         self._in, self._convex, self._game, self._settings = instance, convex, game, settings
+        self.games = 0
 
     def evaluate(self, node: Node, goal: Goal) -> Evaluation:
         """Bound a node, decide what the bound decides, and test the children of its best split."""
@@ -87,6 +88,7 @@ class RecourseSearch:
             status = node.status[node.policy.free - data.first]
             policy = node.policy.decided(status == ENFORCED, status == GIVEN_UP)
             mixture = node.recall(free)
+        self.games += 1
         found = self._game.play(
             dual, variables, rates, policy, mixture, cutoff, rounds, stale_rounds, goal.patience
         )

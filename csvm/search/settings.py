@@ -13,17 +13,20 @@ class Chance(NamedTuple):
 
     Parameters
     ----------
-    solves : int
-        Convex solves of the search so far.
+    operations : float
+        Work of the search so far: 1e9 take about a second.
     share : float
-        What one has to close of the gap that the convex search has left.
-    rivals : tuple of (str, int)
-        The others, and how many nodes each may show.
+        What the other one has to close of the gap that is left.
+    rival : str
+        The other search.
+    nodes : int
+        How many nodes it may show.
     """
 
-    solves: int
+    operations: float
     share: float
-    rivals: tuple[tuple[str, int], ...]
+    rival: str
+    nodes: int
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class Settings:
     round_every : int
         Nodes of the convex search between two attempts to read an incumbent from one.
     chances : tuple of Chance
-        When other searches are tried; none for the convex search alone. The first comes after
-        hundredths of a second, for problems that the drop bound all but solves at the root.
+        When other searches are tried. The first comes after hundredths of a second, for problems
+        that the drop bound all but solves at the root.
     begin_with : {"convex", "drop", "recourse"}
         The search that gets the first chance.
     wide : float
@@ -82,9 +85,8 @@ class Settings:
     sharpness: float = 6.0
     round_every: int = 10
     chances: tuple[Chance, ...] = (
-        Chance(150, 0.9, (("drop", 1),)),
-        Chance(1_000, 0.0, (("recourse", 1), ("drop", 8))),
-        Chance(20_000, 0.0, (("recourse", 20), ("drop", 80))),
+        Chance(5e7, 0.5, "drop", 1), Chance(1e9, 0.0, "recourse", 1),
+        Chance(1e10, 0.0, "recourse", 20),
     )
     begin_with: str = "convex"
     wide: float = 0.5

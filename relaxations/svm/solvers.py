@@ -28,7 +28,8 @@ _WORK, _OSQP_WORK = 20_000_000, 150_000_000  # operations between two looks at t
 _EFFORTS = ((1e-1, 1000), (1e-2, 4000), (1e-4, 20000))
 """(accuracy in units of the tolerance, iterations): harder when a solve hardly gained anything."""
 _MOST_MEMBERS = 1500  # a factor of so many takes 18 MB, and a step of it two milliseconds
-_PAIRS_FIRST = 40  # rows, per variable, that pairs may take before members are looked at
+_FEW_MEMBERS = 64  # up to here a step of the active set is cheap
+_PAIRS_FIRST = 8  # rows, per variable, that pairs may take before that
 
 
 class NodeSolver(Protocol):
@@ -120,7 +121,7 @@ class OSQPSolver:
 
 
 class AutoSolver:
-    """The active set, which is exact; pairs before it where there are too many points for it."""
+    """The active set, which is exact; pairs before it where many points are inside their box."""
 
     def __init__(self) -> None:
         self._rescue = OSQPSolver()
@@ -141,33 +142,32 @@ class AutoSolver:
     ) -> tuple[int, float]:
         """See `NodeSolver`."""
         rows = 0
-        many = len(dual.p) > _MOST_MEMBERS and dual.gram.Z.shape[1] == 0
-        if many:
+        if dual.gram.Z.shape[1] == 0 and self._many_inside(dual, point):
             first = min(effort.rows, _PAIRS_FIRST * len(dual.p))
             rows, violation = _pairs(dual, point, effort._replace(rows=first), patience)
+            held = False
             if self._done(dual, point, effort, rows, violation):
                 return rows, violation
-        if not many or self._inside(dual, point) < _MOST_MEMBERS // 2:
-            members = self._room(dual)
-            if held and not many and self._held is not None:
-                copy_set(self._held, members)
-            more, violation = _members(
-                dual, members, point, effort, held and not many, patience
-            )
-            rows += more
-            if self._done(dual, point, effort, rows, violation):
-                return rows, violation
+        members = self._room(dual)
+        if held and self._held is not None:
+            copy_set(self._held, members)
+        more, violation = _members(dual, members, point, effort, held, patience)
+        rows += more
+        if patience.expired() or self._done(dual, point, effort, rows, violation):
+            return rows, violation
         more, violation = self._rescue.maximise(dual, point, effort, patience=patience)
         return rows + more, violation
+
+    def _many_inside(self, dual: Dual, point: Point) -> bool:
+        """Whether steps of the active set are dear, or there is none yet to start from."""
+        inside = int(np.sum((point.t > dual.lo) & (point.t < dual.hi)))
+        return inside == 0 or inside > _FEW_MEMBERS
 
     def _done(
         self, dual: Dual, point: Point, effort: Effort, rows: int, violation: float
     ) -> bool:
         enough = violation <= effort.tol or rows >= effort.rows
         return bool(enough or value(dual.p, point) > effort.target)
-
-    def _inside(self, dual: Dual, point: Point) -> int:
-        return int(np.sum((point.t > dual.lo) & (point.t < dual.hi)))
 
     def _room(self, dual: Dual) -> ActiveSet:
         variables, rank = len(dual.p), dual.gram.Z.shape[1]

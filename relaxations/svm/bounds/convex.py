@@ -22,6 +22,7 @@ from ..solvers import NodeSolver
 __all__ = ["ConvexBound", "Solved"]
 
 _CHUNKS = 40
+_OVERHEAD = 2e5
 _ROWS = 40  # per variable, in a chunk: between two chunks it is seen whether D has no bound
 
 
@@ -48,6 +49,7 @@ class ConvexBound:
         self._solver = solver
         self._hopeless = hopeless
         self.solves = 0
+        self.operations = 0.0  # floating-point ones, about; a solve has some overhead
 
     def apply(
         self, dual: Dual, t: np.ndarray, cutoff: float, patience: Patience,
@@ -93,6 +95,7 @@ class ConvexBound:
             if patience.expired():
                 break
             extrapolate(dual, point, before, target)
+        self.operations += _OVERHEAD + rows * len(dual.p)
         if bound >= self._hopeless:
             bound = np.inf
         return Solved(bound, point.t, point.F, intercept(dual, point))
