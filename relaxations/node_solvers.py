@@ -13,6 +13,7 @@ import osqp
 import scipy.sparse as sp
 from numba import njit
 
+from . import interruptible
 from .patience import FOR_EVER, Patience
 from .svm_dual import solve_dual
 
@@ -213,7 +214,7 @@ class _Workspace:
         )
         self._solver.warm_start(x=start, y=np.zeros(self._size + 1))
         for _ in range(0, limit, at_once):  # every portion starts where the last one stopped
-            raw = self._solver.solve(raise_error=False)
+            raw = interruptible.solve(self._solver)
             if raw.info.iter < at_once or patience.expired():
                 break
         if raw.x is None or not np.all(np.isfinite(raw.x)):
