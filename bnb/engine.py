@@ -26,7 +26,7 @@ from typing import Any, TextIO
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from relaxations import OutOfTimeError
+from relaxations import OutOfTimeError, interruptible
 
 from . import checkpoint as checkpoints
 from . import memory
@@ -218,8 +218,9 @@ def _watched_interrupts(threads: int) -> Iterator[None]:
 
     def watch() -> None:
         while not over.is_set():
-            if signal.sigtimedwait({signal.SIGINT}, 0.1) is not None:
+            if signal.sigtimedwait({signal.SIGINT}, 0.01) is not None:
                 _thread.interrupt_main()
+            interruptible.put_back_handler()  # other libraries' threads may get the signal
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -397,7 +398,7 @@ class _Search:
                         if self._worth(node):
                             self.in_flight[pool.submit(task, node, self._goal())] = node
                     if self.in_flight:
-                        done, _ = wait(self.in_flight, timeout=0.5, return_when=FIRST_COMPLETED)
+                        done, _ = wait(self.in_flight, timeout=0.2, return_when=FIRST_COMPLETED)
                         for future in sorted(done, key=lambda f: self.in_flight[f].number):
                             evaluation = future.result()
                             self._process(self.in_flight[future], evaluation)

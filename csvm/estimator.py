@@ -23,7 +23,7 @@ from relaxations.patience import FOR_EVER, Patience
 from . import persistence
 from .anchors import Anchors, split_anchors
 from .feasibility import Feasibility, InfeasibleRatesError
-from .kernels import KERNELS, Kernel, check_psd, gram, resolve_gamma
+from .kernels import KERNELS, Kernel, check_psd, gram, low_rank, resolve_gamma
 from .labels import Labels, check_weights, label_tags
 from .rates import Constraint, RateReport, Requirement, parse_constraints, report, requirements
 from .search import CSVMProblem, Instance
@@ -34,6 +34,7 @@ NODE_SOLVERS = ("auto", "smo", "osqp")
 
 _LARGEST = 1e100  # of the kernel matrix: products with costs and multipliers must not overflow
 _SCALE_X = "scale the features, for example with sklearn.preprocessing.StandardScaler"
+_SMALL_RANK = 0.2  # of the number of points: then products with a factor are the cheaper ones
 _CHECK_SHARE = 0.1  # of the time limit, at most, goes into looking for contradictions beforehand
 
 
@@ -208,15 +209,19 @@ class CSVM(ClassifierMixin, BaseEstimator):
         asked = [Requirement(r.constraint, r.weights[counted], r.required) for r in asked]
         order = np.concatenate([training, used])
         self._gamma = 1.0 if precomputed else resolve_gamma(self.gamma, points, weights)
-        K = self._kernel_matrix(points, order)
-        model = _Model(
-            K, coded.signs[order], self._costs(coded.signs[training], weights[training]), asked
+        kernel, is_factor = self._kernel(points, order)
+        instance = Instance(
+            kernel, coded.signs[order], self._costs(coded.signs[training], weights[training]),
+            np.array([r.weights for r in asked]), np.array([r.required for r in asked]),
+            is_factor=is_factor,
         )
+        del kernel  # the instance has a copy
+        model = _Model(instance, asked)
         self.result_ = self._solve(model, None if near is None else near._kept(used))
         x = self.result_.x
         assert x is not None
-        decision = model.decision(x)
-        margins = (model.y * decision)[len(training) :]
+        decision = instance.decision(x)
+        margins = (coded.signs[order] * decision)[len(training) :]
         self.rates_: list[RateReport] = report(asked, margins)
         _check_rates(self.rates_)
         support = np.flatnonzero(x[:-1])
@@ -258,21 +263,31 @@ class CSVM(ClassifierMixin, BaseEstimator):
                 f"node_solver must be one of {', '.join(NODE_SOLVERS)}, got {self.node_solver!r}"
             )
 
-    def _kernel_matrix(self, X: np.ndarray, order: np.ndarray) -> np.ndarray:
+    def _kernel(self, X: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, bool]:
+        """The kernel matrix of these points, or a factor of it where its rank is small."""
+        if self.kernel == "linear" and X.shape[1] <= _SMALL_RANK * len(order):
+            with np.errstate(over="ignore"):
+                self._check_range(float((X[order] ** 2).sum(axis=1).max()))
+            return X[order], True
         if self.kernel == "precomputed":
             K = np.ascontiguousarray(X[np.ix_(order, order)])
         else:
             K = self._gram(X[order], None)
-        largest = float(np.abs(K).max())
+        self._check_range(float(np.abs(K).max()))
+        always = self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
+        if not always:
+            check_psd(K)
+        Z = low_rank(K, _SMALL_RANK)
+        return (K, False) if Z is None else (Z, True)
+
+    def _check_range(self, largest: float) -> None:
+        if not np.isfinite(largest):
+            raise ValueError(f"the kernel matrix of X holds NaN or infinity; {_SCALE_X}")
         if largest > _LARGEST or 0.0 < largest < 1.0 / _LARGEST:
             raise ValueError(
                 f"the largest entry of the kernel matrix is {largest:.3g}, out of the range in "
                 f"which float64 can be calculated with; {_SCALE_X}"
             )
-        always = self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
-        if not always:
-            check_psd(K)
-        return K
 
     def _gram(self, X: np.ndarray, Y: np.ndarray | None) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # told below
@@ -408,28 +423,19 @@ def fit_path(
 
 @dataclass(frozen=True)
 class _Model:
-    """The problem's data: training points first, then the anchors."""
+    """The instance, and the constraints that its rates come from."""
 
-    K: np.ndarray
-    y: np.ndarray
-    cost: np.ndarray
+    instance: Instance
     asked: list[Requirement]
 
     def problem(self, node_solver: str) -> CSVMProblem:
-        weights = np.array([r.weights for r in self.asked])
-        required = np.array([r.required for r in self.asked])
-        instance = Instance(self.K, self.y, self.cost, weights, required)
-        return CSVMProblem(instance, node_solver)
+        return CSVMProblem(self.instance, node_solver)
 
     def find_conflict(self, seconds: float) -> Any:
-        first = len(self.cost)
-        return Feasibility(self.K[first:, first:], self.y[first:]).find_conflict(
-            self.asked, seconds
-        )
-
-    def decision(self, x: np.ndarray) -> np.ndarray:
-        """f(x_i) of all points."""
-        return 0.5 * self.K @ x[:-1] + x[-1]
+        data = self.instance
+        at = slice(data.first, data.n)
+        kernel = data.gram.Z[at] if data.is_factor else data.gram.K[at, at]
+        return Feasibility(kernel, data.p[at], data.is_factor).find_conflict(self.asked, seconds)
 
 
 def start_near(

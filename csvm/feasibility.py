@@ -77,14 +77,16 @@ class Feasibility:
 
     Parameters
     ----------
-    K : ndarray (m, m)
-        Kernel matrix of the anchors.
+    kernel : ndarray (m, m) or (m, d)
+        Kernel matrix K of the anchors; or Z with K = ZZ', if `is_factor`.
     y : ndarray (m,)
         Their labels, +1 or -1.
+    is_factor : bool
     """
 
-    K: np.ndarray
+    kernel: np.ndarray
     y: np.ndarray
+    is_factor: bool = False
     _sets: list[np.ndarray] = field(default_factory=list)
     _points: np.ndarray | None = None
     _patience: Patience = FOR_EVER
@@ -108,14 +110,17 @@ class Feasibility:
         """Surely so if only one class is there, or if the kernel matrix is positive definite."""
         if np.all(self.y > 0) or np.all(self.y < 0):
             return True
-        size = float(np.abs(self.K).max())
+        everybody = np.arange(len(self.y))
+        if self.is_factor:
+            return self._common_point(everybody) is None
+        size = float(np.abs(self.kernel).max())
         try:
             self._patience.check()
-            shifted = self.K.copy()
+            shifted = self.kernel.copy()
             shifted[np.diag_indices_from(shifted)] -= 1e-8 * size
-            self._patience.run(lambda: np.linalg.cholesky(shifted), len(self.K) ** 3 / 3)
+            self._patience.run(lambda: np.linalg.cholesky(shifted), len(shifted) ** 3 / 3)
         except np.linalg.LinAlgError:
-            return self._common_point(np.arange(len(self.y))) is None
+            return self._common_point(everybody) is None
         return True
 
     def _proven_infeasible(self, rates: Sequence[Requirement]) -> bool:
@@ -195,7 +200,11 @@ class Feasibility:
         if np.all(y > 0) or np.all(y < 0):
             return None
         if self._points is None:
-            self._points = self._patience.run(lambda: _whitened(self.K), 5.0 * len(self.K) ** 3)
+            rows, columns = self.kernel.shape
+            self._points = self._patience.run(
+                lambda: _whitened(self.kernel if self.is_factor else factor(self.kernel)),
+                5.0 * rows * columns**2,
+            )
         A = np.vstack([(y[:, None] * self._points[members]).T, y[None, :], np.ones((1, len(y)))])
         b = np.zeros(len(A))
         b[-1] = 2.0
@@ -214,11 +223,10 @@ class Feasibility:
         return members[found.x > 1e-9]
 
 
-def _whitened(K: np.ndarray) -> np.ndarray:
-    """Coordinates of the points in which they have mean 0 and unit variance in every direction.
+def _whitened(L: np.ndarray) -> np.ndarray:
+    """Coordinates in which the points have mean 0 and unit variance in every direction.
 
     Whether hulls meet does not depend on the coordinates; how well a computer can tell does.
     """
-    L = factor(K)
     U, size, _ = np.linalg.svd(L - L.mean(axis=0), full_matrices=False)
-    return np.sqrt(len(K)) * U[:, size > 1e-10 * size.max(initial=0.0)]
+    return np.sqrt(len(L)) * U[:, size > 1e-10 * size.max(initial=0.0)]

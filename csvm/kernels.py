@@ -13,8 +13,9 @@ from numbers import Real
 
 import numpy as np
 from numba import config, njit
+from scipy.linalg.lapack import dpstrf
 
-__all__ = ["check_psd", "gram", "linear", "poly", "rbf", "resolve_gamma", "sigmoid"]
+__all__ = ["check_psd", "gram", "linear", "low_rank", "poly", "rbf", "resolve_gamma", "sigmoid"]
 
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
 
@@ -147,6 +148,25 @@ def gram(
     if kernel == "precomputed":
         return np.asarray(X, dtype=float)
     raise ValueError(f"kernel must be one of {', '.join(KERNELS)} or callable, got {kernel!r}")
+
+
+def low_rank(K: np.ndarray, share: float) -> np.ndarray | None:
+    """Z with K = ZZ' up to rounding and at most this share of K's columns, if there is one.
+
+    Cholesky's method with pivots, which ends where the rest of the diagonal is rounding.
+
+    Parameters
+    ----------
+    K : ndarray (n, n)
+        Symmetric positive semidefinite.
+    share : float
+    """
+    factor, pivots, rank, _ = dpstrf(K, lower=1)
+    if rank > share * len(K):
+        return None
+    Z = np.empty((len(K), rank))
+    Z[pivots - 1] = np.tril(factor)[:, :rank]
+    return Z
 
 
 def check_psd(K: np.ndarray, name: str = "the kernel matrix") -> None:

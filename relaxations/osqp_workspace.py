@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import _thread
-
 import numpy as np
 import osqp
 import scipy.sparse as sp
 
+from . import interruptible
 from .certificate import Certifier
 from .patience import FOR_EVER, Patience
 from .qp import QP, Solution
@@ -88,10 +87,8 @@ class OSQPWorkspace:
                 eps_abs=accuracy, eps_rel=accuracy, max_iter=limit, eps_prim_inf=accuracy,
                 eps_dual_inf=1e-2 * accuracy, time_limit=_time_limit(patience),
             )
-            raw = self._solver.solve(raise_error=False)
+            raw = interruptible.solve(self._solver)
             iterations += raw.info.iter
-            if raw.info.status_val == osqp.SolverStatus.OSQP_SIGINT:
-                _thread.interrupt_main()  # OSQP took the Ctrl-C: hand it on
             if self._proves_infeasible(raw, lb, ub):
                 return self._without_point(np.inf, lb, ub, iterations)
             if raw.x is None or not np.all(np.isfinite(raw.x)):

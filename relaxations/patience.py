@@ -15,7 +15,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_FAST = 1e10
+_FAST = 5e10
 """Floating-point operations a second that no single core much exceeds in a factorisation."""
 _SHORT = 2e8
 """Operations that are over before anybody has to look at the clock."""

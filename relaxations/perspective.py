@@ -297,12 +297,25 @@ def workspace_for(qp: QP, scale: np.ndarray) -> OSQPWorkspace | PerspectiveWorks
     """OSQP where there are no perspective terms and its factorisation is quick."""
     if len(qp.pairs):
         return PerspectiveWorkspace(qp, scale)
-    columns = np.diff(sp.csc_matrix(qp.P).indptr).astype(float)
-    rows = np.diff(sp.csr_matrix(qp.A).indptr).astype(float)
-    work = np.sum(columns**2) / 3.0 + np.sum(rows**2)
-    if work > _MAX_SPARSE_WORK and qp.n <= _MAX_DENSE:
+    if qp.n <= _MAX_DENSE and _sparse_work(qp) > _MAX_SPARSE_WORK:
         return PerspectiveWorkspace(qp, scale)
     return OSQPWorkspace(qp)
+
+
+def _sparse_work(qp: QP) -> float:
+    """A guess of the operations of OSQP's factorisation: as if nothing filled in after P + AᵀA.
+
+    Few long rows do no harm, since they can be eliminated last.
+    """
+    rows = np.diff(qp.A.indptr).astype(float)
+    long = rows > 10.0 * np.sqrt(qp.n)
+    work = float(np.sum(rows**2) + np.sum(long) ** 2 * qp.n)
+    if work > _MAX_SPARSE_WORK:
+        return work
+    pattern = sp.csr_matrix(qp.A[~long], copy=True)
+    pattern.data[:] = 1.0
+    columns = np.diff((abs(sp.csr_matrix(qp.P)) + pattern.T @ pattern).indptr).astype(float)
+    return work + float(np.sum(columns**2)) / 3.0
 
 
 def _gram(A: sp.csr_matrix, weight: np.ndarray) -> np.ndarray:

@@ -132,6 +132,31 @@ def test_interrupts_are_answered(name):
     process.wait()
 
 
+WITH_THREADS = """
+import os, signal, subprocess, sys
+sys.path.insert(0, {tests!r})
+import test_limits as t
+problem = t.hard_miqp(n=60)
+t.bnb.solve(problem, threads=2, node_limit=3)
+for k in range(6):
+    kill = f"import os, time; time.sleep({{0.5 + 0.13 * k}}); os.kill({{os.getpid()}}, 2)"
+    child = subprocess.Popen([sys.executable, "-c", kill])
+    print(t.bnb.solve(problem, threads=2, time_limit=4).reason.name, flush=True)
+    child.wait()
+"""
+
+
+@pytest.mark.slow
+def test_interrupts_are_not_lost_between_threads():
+    """OSQP, solving on two threads, used to swallow more than half of them."""
+    script = WITH_THREADS.format(tests=str(Path(__file__).parent))
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[1], capture_output=True,
+        text=True,
+    )
+    assert run.stdout.count("INTERRUPT") >= 5, run.stdout + run.stderr
+
+
 def test_long_calls_are_left_behind():
     with pytest.raises(OutOfTimeError):
         Patience(time.monotonic() + 0.2).run(lambda: time.sleep(1.0), 1e9)

@@ -83,8 +83,9 @@ class CSVMProblem(Problem):
         self.finder = Finder(data, solver, settings)
         convex = ConvexSearch(data, self._bound, self.finder, settings)
         self._searches: dict[str, _Search] = {"convex": convex}
-        if data.is_factor:  # the games need the matrix
-            return
+        if data.is_factor and data.n > settings.most_dense:
+            return  # the games need the matrix
+        data = data.with_matrix()
         # Any answer gives a valid bound: in a game the last digits are not worth an exact solver.
         answers = SMOSolver() if self.node_solver == "auto" else solver
         scratch = dense(data.gram.K.copy())

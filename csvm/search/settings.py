@@ -53,6 +53,8 @@ class Settings:
     chances : tuple of Chance
         When other searches are tried. The first comes after hundredths of a second, for problems
         that the drop bound all but solves at the root.
+    most_dense : int
+        Points up to which the matrix of a factored kernel is written down for the games.
     begin_with : {"convex", "drop", "recourse"}
         The search that gets the first chance.
     wide : float
@@ -88,6 +90,7 @@ class Settings:
         Chance(5e7, 0.5, "drop", 1), Chance(1e9, 0.0, "recourse", 1),
         Chance(1e10, 0.0, "recourse", 20),
     )
+    most_dense: int = 3_000
     begin_with: str = "convex"
     wide: float = 0.5
     narrow: float = 0.01

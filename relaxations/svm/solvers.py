@@ -14,11 +14,17 @@ import osqp
 import scipy.sparse as sp
 from numba import njit
 
+<<<<<<< HEAD:relaxations/svm/solvers.py
 from ..patience import FOR_EVER, Patience
 from .active_set import ActiveSet, climb, copy_set, empty_set
 from .dual import Dual, Effort, Point, value
 from .gram import block, rows_times
 from .smo import climb_by_pairs
+=======
+from . import interruptible
+from .patience import FOR_EVER, Patience
+from .svm_dual import solve_dual
+>>>>>>> limits:relaxations/node_solvers.py
 
 __all__ = ["SOLVERS", "AutoSolver", "NodeSolver", "OSQPSolver", "SMOSolver", "make_solver"]
 
@@ -283,7 +289,7 @@ class _Workspace:
         )
         self._solver.warm_start(x=start, y=np.zeros(self._size + 1))
         for _ in range(0, limit, at_once):  # every portion starts where the last one stopped
-            raw = self._solver.solve(raise_error=False)
+            raw = interruptible.solve(self._solver)
             if raw.info.iter < at_once or patience.expired():
                 break
         if raw.x is None or not np.all(np.isfinite(raw.x)):
