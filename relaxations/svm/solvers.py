@@ -14,17 +14,12 @@ import osqp
 import scipy.sparse as sp
 from numba import njit
 
-<<<<<<< HEAD:relaxations/svm/solvers.py
+from .. import interruptible
 from ..patience import FOR_EVER, Patience
 from .active_set import ActiveSet, climb, copy_set, empty_set
 from .dual import Dual, Effort, Point, value
 from .gram import block, rows_times
 from .smo import climb_by_pairs
-=======
-from . import interruptible
-from .patience import FOR_EVER, Patience
-from .svm_dual import solve_dual
->>>>>>> limits:relaxations/node_solvers.py
 
 __all__ = ["SOLVERS", "AutoSolver", "NodeSolver", "OSQPSolver", "SMOSolver", "make_solver"]
 
