@@ -4,6 +4,9 @@ linear, rbf   australian, german and biodeg cut to 60, 200 and 400 points (linea
 paper         RBF at the paper's full size, ten pairs (C, γ), its own targets
 budgets       one problem with more and more anchors that may be given up
 rates         true positive and true negative rate at once
+rates-full    two rates, three, and the true positive rate in three groups, at the paper's full
+              size, costs per point
+points        one rate at full size with smooth, linear and rough kernels, costs per point
 portfolios    OR-Library port1 … port5, at most ten assets
 subset        best-subset regression on scikit-learn's diabetes data
 qplib         mixed-integer convex QPs of QPLIB
@@ -25,7 +28,8 @@ import csvm
 from bnb.problem import Problem
 from csvm.experiments.printed import TARGETS
 from csvm.rates import threshold_count
-from csvm.search import slack_costs
+from csvm.search import CSVMProblem, slack_costs
+from csvm.search.instance import Instance as CSVMInstance
 
 from .csvm_instances import first_fold
 from .formulations import CSVM_FORMULATIONS, Arrays, Point
@@ -99,8 +103,13 @@ class Sample:
     budget : int, optional
         How many anchors may be given up. By default what the paper's target leaves at full size,
         and a share of the anchors in samples.
-    rates : {1, 2}
-        The true positive rate, or also the true negative rate.
+    rates : {1, 2, 3, -3}
+        The true positive rate; also the true negative rate; also the accuracy. Or the true positive
+        rate in each of three groups, to which the points are dealt out in turn.
+    per_class : bool
+        C in all for each class, or C for every point.
+    share : float, optional
+        What may be given up of each rate, in place of `budget`.
     """
 
     data: str
@@ -109,13 +118,18 @@ class Sample:
     points: int | None = None
     budget: int | None = None
     rates: int = 1
+    per_class: bool = True
+    share: float | None = None
 
     @property
     def name(self) -> str:
         size = "" if self.points is None else f" {self.points} points"
-        kernel = f"γ={self.gamma:g}" if self.gamma else "linear"
+        cost = f"{'C' if self.per_class else 'c'}={self.C:g}"
+        kernel = f"γ={self.gamma:.4g}" if self.gamma else "linear"
         budget = "" if self.budget is None else f" budget {self.budget}"
-        return f"{self.data}{size} C={self.C:g} {kernel}{budget}{' two rates' * (self.rates > 1)}"
+        budget += "" if self.share is None else f" budgets {100 * self.share:g} %"
+        what = {1: "", 2: " two rates", 3: " three rates", -3: " three groups"}[self.rates]
+        return f"{self.data}{size} {cost} {kernel}{budget}{what}"
 
     def rows(self) -> tuple[np.ndarray, np.ndarray, int]:
         """Points and labels, those that train first, and their number."""
@@ -132,11 +146,20 @@ class Sample:
         cost, weights, required = self._constraints(y, half)
         return Arrays(K, y, cost, weights, required)
 
+    def problem(self) -> CSVMProblem:
+        """As the estimator sees it: with a linear kernel no matrix is built."""
+        if self.gamma:
+            return self.arrays().problem()
+        X, y, half = self.rows()
+        return CSVMProblem(CSVMInstance(X, y, *self._constraints(y, half), is_factor=True))
+
     def _constraints(self, y: np.ndarray, half: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Costs of the training points, weights of the anchors, and what must be reached."""
-        cost = slack_costs(y[:half], self.C, per_class=True)
-        weights = np.array([y[half:] > 0, y[half:] < 0][: self.rates], dtype=float)
+        cost = slack_costs(y[:half], self.C, per_class=self.per_class)
+        weights = self._weights(y[half:])
         counts = weights.sum(axis=1)
+        if self.share is not None:
+            return cost, weights, counts - np.maximum(1.0, np.round(self.share * counts))
         if self.budget is not None:
             return cost, weights, counts - self.budget
         if self.points is not None:
@@ -144,11 +167,18 @@ class Sample:
         needed = threshold_count(TARGETS[self.data], int(counts[0]), "hoeffding", 0.05)
         return cost, weights, np.array([float(needed)])
 
+    def _weights(self, y: np.ndarray) -> np.ndarray:
+        """Which anchors each rate is about."""
+        if self.rates < 0:
+            groups = np.arange(len(y)) % -self.rates
+            return np.array([(y > 0) & (groups == g) for g in range(-self.rates)], dtype=float)
+        return np.array([y > 0, y < 0, np.ones(len(y))][: self.rates], dtype=float)
+
     def instance(self, family: str) -> Instance:
         X, y, half = self.rows()
         return Instance(
             family, self.name, digest("csvm", self.gamma, X, y, *self._constraints(y, half)),
-            lambda: self.arrays().problem(),
+            self.problem,
             {name: partial(_build, build, self) for name, build in CSVM_FORMULATIONS.items()},
             {"branching": "first"},
         )
@@ -210,6 +240,24 @@ def rates() -> Iterator[Instance]:
         yield Sample(data, 32.0, 2.0**-4, 200, rates=2).instance("rates")
 
 
+def rates_full() -> Iterator[Instance]:
+    for data in ("wisconsin", "australian", "german", "biodeg"):
+        gamma = 1.0 / first_fold(data)[0].shape[1]
+        for rates in (2, 3, -3):
+            for c in (1.0, 8.0):
+                for share in (0.05, 0.1):
+                    yield Sample(
+                        data, c, gamma, rates=rates, per_class=False, share=share
+                    ).instance("rates-full")
+
+
+def points() -> Iterator[Instance]:
+    for data in ("wisconsin", "australian", "german", "biodeg"):
+        for c, gamma in ((2.0, 2.0**-5), (32.0, 2.0**-5), (2.0, 2.0**-2), (2.0, 0.0)):
+            budget = WISCONSIN_BUDGET if data == "wisconsin" else None
+            yield Sample(data, c, gamma, budget=budget, per_class=False).instance("points")
+
+
 def portfolios() -> Iterator[Instance]:
     files = {f"port{k}": instance_file(f"port{k}.txt") for k in range(1, 6)}
     markets = {name: load_portfolio(path) for name, path in files.items() if path is not None}
@@ -264,6 +312,7 @@ def qplib() -> Iterator[Instance]:
 
 FAMILIES: dict[str, Callable[[], Iterator[Instance]]] = {
     "linear": linear, "rbf": rbf, "paper": paper, "budgets": budgets, "rates": rates,
+    "rates-full": rates_full, "points": points,
     "portfolios": portfolios, "subset": subset, "qplib": qplib,
 }
 

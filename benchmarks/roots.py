@@ -1,0 +1,66 @@
+"""How far the bounds of the CSVM are from the optimum at the root, before any branching.
+
+    python -m benchmarks.roots
+
+prints a table of docs/bounds.md: the plain convex bound, the drop bound and that with recourse,
+next to the best solution that a search of `--limit` seconds finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+
+import bnb
+from csvm.search import CSVMProblem, Settings
+
+from .csvm_instances import BASE
+from .families import Sample
+
+CASES = (
+    Sample("wisconsin", 1.0, 1 / 30, rates=2, per_class=False, share=0.05),
+    Sample("wisconsin", 8.0, 1 / 30, rates=2, per_class=False, share=0.05),
+    Sample("australian", 32.0, 2.0**-5, per_class=False),
+    Sample("german", 2.0, 2.0**-5, per_class=False),
+    Sample("biodeg", 1.0, 2.0**-5, per_class=False),
+    Sample("australian", 1.0, 1 / 14, rates=2, per_class=False, share=0.1),
+    Sample("biodeg", 32.0, 2.0**-4, 200, rates=2),
+    Sample("australian", 32.0, 0.25), Sample("german", 32.0, 2.0**-5),
+    Sample("australian", 32.0, 0.0), Sample("biodeg", 32.0, 0.0),
+)
+ALONE = Settings(chances=())
+SEARCHES = (BASE, replace(ALONE, begin_with="drop"), replace(ALONE, begin_with="recourse"))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.roots", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--limit", type=float, default=20.0, metavar="SECONDS",
+                        help="for the search whose solution is the measure (default 20)")
+    options = parser.parse_args(arguments)
+    print("| instance | best | plain | drop bound | with recourse | seconds |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for sample in CASES:
+        instance = sample.problem().instance
+        best = bnb.solve(
+            CSVMProblem(instance), branching="first", time_limit=options.limit
+        )
+        cells, seconds = [], []
+        for settings in SEARCHES:
+            result = bnb.solve(
+                CSVMProblem(instance, settings=settings), branching="first", node_limit=1,
+                start=best.x, time_limit=options.limit,
+            )
+            cells.append(f"{100 * result.gap:.2f} %")
+            seconds.append(f"{result.seconds:.2f}")
+        mark = "" if best.optimal else " (not proven)"
+        print(f"| {sample.name} | {best.objective:.6g}{mark} | {' | '.join(cells)} | "
+              f"{', '.join(seconds)} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
