@@ -13,7 +13,7 @@ import numpy as np
 
 from .queue import Node
 
-VERSION = 1
+VERSION = 2
 
 
 class CheckpointWarning(UserWarning):
@@ -107,6 +107,20 @@ class Saved:
         if value == math.inf:
             raise self.damaged(f"{name} is infinite")
         return value
+
+    def work(self) -> dict[str, int]:
+        """Counters of the work inside nodes."""
+        counters = self._part("work")
+        if not isinstance(counters, dict):
+            raise self.damaged(f"work must hold counters, it is {_short(counters)}")
+        return {name: self._whole(f"work[{name!r}]", value) for name, value in counters.items()}
+
+    def notes(self, recall: Callable[[Any], None]) -> None:
+        """Hand the problem its notes."""
+        try:
+            recall(self._part("notes"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.damaged(f"the notes of the problem: {error or error!r}") from None
 
     def solution(self) -> np.ndarray | None:
         """The incumbent, in the problem's own terms."""

@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -253,6 +254,7 @@ class _Search:
         self.explored = 0.0
         self.nodes = self.pruned = self.probes = self.created = 0
         self.relaxation_seconds = 0.0
+        self.work: Counter[str] = Counter()
         self.seconds_before = 0.0
         self.reason: Reason | None = None
         self.unbounded = False
@@ -431,6 +433,7 @@ class _Search:
         self.current = node
         if node.evaluation is None:
             self.relaxation_seconds += evaluation.seconds or 0.0
+            self.work.update(evaluation.work)
             self.rule.learn(node, evaluation.bound)
             self._offer_all(evaluation)
             self.settled = min(self.settled, evaluation.removed)
@@ -485,6 +488,7 @@ class _Search:
             found = self._evaluate(self.problem, child, goal)
             self.probes += 1
             self.relaxation_seconds += found.seconds or 0.0
+            self.work.update(found.work)
             self.rule.learn(child, found.bound)
             self._offer_all(found)
             child.bound = max(child.bound, found.bound)
@@ -616,6 +620,7 @@ class _Search:
             root_bound=self.root_bound, violation=self.violation, nodes=max(self.nodes, 1),
             open=len(self.queue), pruned=self.pruned, probes=self.probes,
             seconds=self._seconds(), relaxation_seconds=self.relaxation_seconds,
+            work=dict(self.work),
             trace=self.trace, tree=self.tree,
         )
 
@@ -631,6 +636,7 @@ class _Search:
             "created": self.created, "explored": self.explored,
             "settled": number(self.settled), "root_bound": number(self.root_bound),
             "seconds": self._seconds(), "relaxation_seconds": self.relaxation_seconds,
+            "work": dict(self.work), "notes": self.problem.notes(),
             "x": None if self.x is None else self.x.tolist(),
             "pseudocosts": self.rule.state() if isinstance(self.rule, PseudoCost) else [],
             "open": [
@@ -655,6 +661,8 @@ class _Search:
         self.root_bound = saved.number("root_bound")
         self.seconds_before = saved.seconds("seconds")
         self.relaxation_seconds += saved.seconds("relaxation_seconds")
+        self.work.update(saved.work())
+        saved.notes(self.problem.recall)
         if isinstance(self.rule, PseudoCost):
             self.rule.restore(saved.pseudocosts())
         for node in saved.open_nodes(self.problem.decode):

@@ -17,6 +17,13 @@ def _number(value: float) -> str:
     return f"{value:13.6g}" if math.isfinite(value) else f"{'-':>13}"
 
 
+def _work(result: Result) -> str:
+    if not result.work:
+        return ""
+    done = ", ".join(f"{count} {what}" for what, count in result.work.items())
+    return f"  inside     {done}\n"
+
+
 class SearchLog:
     """Prints progress like a MIP solver does.
 
@@ -76,6 +83,6 @@ class SearchLog:
             f" (root {result.root_bound:.10g})\n  gap        {100 * result.gap:.4f} %\n"
             f"  violation  {result.violation:.2g}\n"
             f"  nodes      {result.nodes} ({result.probes} probes, {result.pruned} cut off, "
-            f"{result.open} open)\n" + clock
+            f"{result.open} open)\n" + _work(result) + clock
         )
         self._stream.flush()

@@ -60,6 +60,9 @@ class Evaluation:
         Whatever `Problem.branch` needs to make warm children.
     seconds : float, optional
         Time spent in relaxation solves; by default all of `Problem.evaluate` counts as such.
+    work : dict of str to int
+        What was done inside the node besides it: probes, games, convex solves. The search adds it
+        up, so that node counts can be read for what they are.
     removed : float
         Smallest bound of anything that deductions from the incumbent took out of the node
         (reduced-cost fixing: the cutoff used); it counts in the final bound.
@@ -70,6 +73,7 @@ class Evaluation:
     candidates: Sequence[Candidate] = ()
     data: Any = None
     seconds: float | None = None
+    work: dict[str, int] = field(default_factory=dict)
     removed: float = np.inf
 
 
@@ -202,6 +206,14 @@ class Problem(ABC):
     def worker(self) -> Problem:
         """A copy that another thread may evaluate nodes with."""
         return self
+
+    def notes(self) -> Any:
+        """What the problem has learned about its own search, as JSON data for a checkpoint."""
+        return None
+
+    def recall(self, notes: Any) -> None:
+        """Take `notes` back when a search is resumed; a ValueError says what is wrong."""
+        return None
 
     def encode(self, state: State) -> Any:
         """The state as JSON data."""

@@ -114,6 +114,8 @@ class Result:
         Nodes evaluated (strong-branching probes are counted in `probes`), left open, and cut off.
     seconds, relaxation_seconds : float
         Wall time of the search, and the part spent in relaxations (summed over threads).
+    work : dict of str to int
+        What was done inside nodes, in the problem's own terms (convex solves, games, …).
     trace : list of TraceRow
         History of bound and incumbent.
     tree : list of (node, parent, bound, fate)
@@ -134,6 +136,7 @@ class Result:
     probes: int
     seconds: float
     relaxation_seconds: float
+    work: dict[str, int] = field(default_factory=dict)
     trace: list[TraceRow] = field(default_factory=list)
     tree: list[tuple[int, int, float, str]] = field(default_factory=list)
 

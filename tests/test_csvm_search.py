@@ -286,3 +286,34 @@ def test_an_incumbent_of_norm_zero_closes_the_search_in_silence(search):
     data = Instance(np.diag(np.arange(1.0, 6.0)), y, np.ones(2), weights, np.array([1.0]))
     result = solve(CSVMProblem(data, settings=SEARCHES[search]), branching="first")
     assert result.optimal and result.objective == 0.0
+
+
+def harder_instance(seed):
+    """So that a search takes some nodes."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice([-1.0, 1.0], 60)
+    X = rng.normal(size=(60, 3)) + 0.3 * y[:, None]
+    K = np.exp(-0.2 * ((X[:, None] - X[None]) ** 2).sum(-1))
+    weights = np.array([y[30:] > 0, y[30:] < 0], dtype=float)
+    return Instance(K, y, np.full(30, 0.5), weights, np.floor(0.75 * weights.sum(axis=1)))
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_resumed_search_goes_on_with_the_same_bound(search, tmp_path):
+    whole = solve(CSVMProblem(harder_instance(1), settings=SEARCHES[search]), branching="first")
+    file = tmp_path / "search.json"
+    problem = CSVMProblem(harder_instance(1), settings=SEARCHES[search])
+    part = solve(problem, branching="first", checkpoint=file, node_limit=2)
+    used = problem.notes()
+    again = CSVMProblem(harder_instance(1), settings=SEARCHES[search])
+    result = solve(again, branching="first", checkpoint=file, resume=True)
+    assert result.optimal and result.objective == pytest.approx(whole.objective, rel=2e-4)
+    assert result.nodes > part.nodes
+    assert again.notes()["chances"] >= used["chances"]
+
+
+def test_work_inside_nodes_is_counted():
+    result = solve(CSVMProblem(harder_instance(1), settings=SEARCHES["convex"]), branching="first")
+    assert result.work["convex solves"] > result.nodes and result.work["games"] == 0
+    result = solve(CSVMProblem(harder_instance(1), settings=SEARCHES["drop"]), branching="first")
+    assert result.work["games"] > 0

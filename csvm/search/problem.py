@@ -123,10 +123,17 @@ class CSVMProblem(Problem):
     def evaluate(self, state: Node, goal: Goal) -> Evaluation:
         """Bound a node, decide what can be decided, and split it."""
         node = replace(state, status=state.status.copy(), t=state.t.copy())
-        found = self._search(node, goal).evaluate(node, goal)
+        search = self._search(node, goal)
+        before = self._counters()
+        found = search.evaluate(node, goal)
+        found.work = {what: n - before[what] for what, n in self._counters().items()}
         if not goal.probe and found.candidates:
             found.solutions += self._swap(goal)
         return found
+
+    def _counters(self) -> dict[str, int]:
+        games = sum(search.games for search in self._searches.values())
+        return {"convex solves": self._bound.solves, "games": games}
 
     def _search(self, node: Node, goal: Goal) -> _Search:
         """The search that is in use; a node on an interval of the intercept needs the drop bound.
@@ -208,6 +215,17 @@ class CSVMProblem(Problem):
         other = copy.copy(self)
         other._own_work_space()
         return other
+
+    def notes(self) -> Any:
+        """Which search is in use, so that a resumed one does not begin anew."""
+        return {"search": self._plan.search, "chances": self._plan.chances}
+
+    def recall(self, notes: Any) -> None:
+        """See `notes`."""
+        name, chances = notes["search"], notes["chances"]
+        if name not in self._searches or not 0 <= chances <= len(self.settings.chances):
+            raise ValueError(f"there is no search {name!r} after {chances!r} chances")
+        self._plan.search, self._plan.chances = name, int(chances)
 
     def encode(self, state: Node) -> Any:
         """See `Node.encode`."""
