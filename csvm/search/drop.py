@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from bnb.problem import Candidate, Child, Evaluation, Goal
-from relaxations.svm.bounds.drop import Certificate, Rates
+from relaxations.svm.bounds.drop import Certificate
 from relaxations.svm.bounds.game import DropGame
 
 from .convex import ConvexSearch
@@ -164,10 +164,7 @@ class DropSearch:
         settings, free, cutoff = self._settings, node.free, goal.cutoff
         dual = self._in.dual(node.status != GIVEN_UP, node.b_l, node.b_u)
         np.clip(node.t, dual.lo, dual.hi, out=node.t)
-        weights = np.ascontiguousarray(self._in.weights[:, free])
-        # Fixing asks what happens without one of them: the others must still use up the budget.
-        rates = Rates(weights, left, self._in.exact & (left < weights.sum(axis=1)))
-        variables = self._in.anchors(free)
+        rates, variables = self._in.rates(free, left), self._in.anchors(free)
         fresh = node.age == 0
         if fresh:
             mixture = self._game.soft_start(dual, variables, rates, node.t, cutoff, goal.patience)

@@ -6,6 +6,7 @@ import copy
 
 import numpy as np
 
+from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.dual import Dual
 from relaxations.svm.gram import Gram, dense, factored, times
 
@@ -159,6 +160,12 @@ class Instance:
     def overdrawn(self, anchors: np.ndarray, left: np.ndarray) -> np.ndarray:
         """The rates that do not allow all of these anchors to be given up."""
         return np.flatnonzero(self.weights[:, anchors].sum(axis=1) > left + _ROUNDING)
+
+    def rates(self, free: np.ndarray, left: np.ndarray) -> Rates:
+        """Which sets of the free anchors may be given up with what is left of the budgets."""
+        weights = np.ascontiguousarray(self.weights[:, free])
+        # Fixing asks what happens without one of them: the others must still use up the budget.
+        return Rates(weights, left, self.exact & (left < weights.sum(axis=1)))
 
     def dual(
         self, included: np.ndarray, b_l: float = -np.inf, b_u: float = np.inf

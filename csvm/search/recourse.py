@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from bnb.problem import Candidate, Child, Evaluation, Goal
-from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.bounds.recourse import RecourseGame
 
 from .convex import ConvexSearch
@@ -74,10 +73,7 @@ class RecourseSearch:
         """Find the bound, which the node learns from; returns whether it decided any anchor."""
         data, settings, free, cutoff = self._in, self._settings, node.free, goal.cutoff
         dual = data.dual(node.status != GIVEN_UP)
-        weights = np.ascontiguousarray(data.weights[:, free])
-        # Fixing asks what happens without one of them: the others must still use up the budget.
-        rates = Rates(weights, left, data.exact & (left < weights.sum(axis=1)))
-        variables = data.anchors(free)
+        rates, variables = data.rates(free, left), data.anchors(free)
         rounds, stale_rounds = settings.recourse_rounds, settings.patience
         if node.policy is None:
             policy, mixture = self._game.soft_start(

@@ -87,7 +87,7 @@ class Settings:
     sharpness: float = 6.0
     round_every: int = 10
     chances: tuple[Chance, ...] = (
-        Chance(5e7, 0.5, "drop", 1), Chance(1e9, 0.0, "recourse", 1),
+        Chance(2e7, 0.5, "drop", 1), Chance(1e9, 0.0, "recourse", 1),
         Chance(1e10, 0.0, "recourse", 20),
     )
     most_dense: int = 3_000
