@@ -52,8 +52,11 @@ def without(method: str, answer: Callable[..., Any]) -> Callable[[], AbstractCon
 ON = Settings()
 PARTS: list[tuple[str, Settings, Callable[[], AbstractContextManager]]] = [
     ("everything on", ON, nullcontext),
-    ("the drop search", replace(ON, chances=()), nullcontext),
-    ("the convex search", replace(ON, drop_first=True), nullcontext),
+    ("drop search and recourse: the convex search alone", replace(ON, chances=()), nullcontext),
+    ("convex search and recourse: the drop search alone",
+     replace(ON, begin_with="drop", chances=()), nullcontext),
+    ("convex and drop search: recourse alone",
+     replace(ON, begin_with="recourse", chances=()), nullcontext),
     ("trials before a split of the convex search", replace(ON, probes=0), nullcontext),
     ("twice as many trials as the split needs", replace(ON, spare=1.0), nullcontext),
     ("the game: t from soft margins alone", replace(ON, first_rounds=1, rounds=1), nullcontext),

@@ -9,6 +9,7 @@ from oracle import brute_force, random_psd
 import bnb
 import bnb.strengthen
 from bnb import Status
+from relaxations.patience import FOR_EVER
 
 
 def planted(seed):
@@ -114,7 +115,7 @@ def test_switches_are_recognised_in_a_plain_miqp():
     assert rows.objective == pytest.approx(direct.objective, rel=1e-4)
     assert rows.root_bound == pytest.approx(direct.root_bound, rel=1e-3)
     plain = bnb.MIQP(big, np.r_[q, np.zeros(n)], A, l, u, lb=0, ub=1, binary=range(n, 2 * n))
-    plain._presolve()
+    plain._presolve(FOR_EVER)
     weak = plain.plain.solve(plain.root().lb, plain.root().ub)
     assert rows.root_bound > weak.bound + 0.5 * (rows.objective - weak.bound)
 

@@ -17,6 +17,7 @@ from benchmarks import ablation, families, measures, report, runner
 from benchmarks.csvm_instances import Instances
 from benchmarks.formulations import CSVM_FORMULATIONS, Arrays, attained, tight_constants
 from benchmarks.peers import PEERS, PeerError, TooLargeError, answer
+from csvm.search import CSVMProblem, Instance
 
 ROOT = Path(bnb.__file__).parents[1]
 
@@ -38,15 +39,16 @@ def tiny_instance(data):
 # -- other searches ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind, context", [part[1:] for part in ablation.PARTS],
+@pytest.mark.parametrize("settings, context", [part[1:] for part in ablation.PARTS],
                          ids=[part[0] for part in ablation.PARTS])
-def test_every_search_of_the_ablation_has_the_enumerated_optimum(kind, context):
+def test_every_search_of_the_ablation_has_the_enumerated_optimum(settings, context):
     for seed, rates in ((0, 1), (1, 2)):
         data = tiny(seed, rates)
         with context():
-            found = bnb.solve(kind(*data.as_arguments()), branching="first", time_limit=60)
+            problem = CSVMProblem(Instance(*data.as_arguments()), settings=settings)
+            found = bnb.solve(problem, branching="first", time_limit=60)
         assert found.optimal
-        assert found.objective == pytest.approx(enumerate_node(data.problem()), rel=2e-4)
+        assert found.objective == pytest.approx(enumerate_node(data.problem().instance), rel=2e-4)
 
 
 # -- formulations -----------------------------------------------------------------------------
@@ -56,7 +58,7 @@ def test_every_search_of_the_ablation_has_the_enumerated_optimum(kind, context):
 @pytest.mark.parametrize("seed, rates", [(0, 1), (1, 2)])
 def test_all_formulations_have_the_enumerated_optimum(seed, rates):
     data = tiny(seed, rates)
-    best = enumerate_node(data.problem())
+    best = enumerate_node(data.problem().instance)
     todo = runner.jobs([tiny_instance(data)], [runner.OURS, "SCIP"], 20.0)
     assert {job.formulation for job in todo} == {"own", *CSVM_FORMULATIONS}
     rows = [job.run() for job in todo]
@@ -368,8 +370,8 @@ def test_a_contradiction_fails_the_run(small_run, monkeypatch, capsys):
     def lie(peer, model, limit, gap):
         worse = tiny(1).problem()
         x = np.zeros(len(model.q))
-        x[-len(worse.p) + 1 :] = 1.0
-        x[len(model.q) - worse.n - 1] = 1.0  # w = 0, beta = 1: feasible, far from optimal
+        x[-len(worse.instance.p) + 1 :] = 1.0
+        x[len(model.q) - worse.instance.n - 1] = 1.0  # w = 0, beta = 1: feasible, far from optimal
         return answer.Answer("optimal", x, 0.0, 1.0, 0.1)
 
     monkeypatch.setattr(runner, "ask", lie)

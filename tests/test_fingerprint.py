@@ -69,7 +69,7 @@ DIFFERENT = [
         dict(G=[[1.0], [1.0], [2.0]]),
     ]),
     (svm, [
-        dict(K=2 * np.eye(4)), dict(y=np.array([1.0, -1, -1, 1])), dict(cost=np.full(2, 2.0)),
+        dict(kernel=2 * np.eye(4)), dict(y=np.array([1.0, -1, -1, 1])), dict(cost=np.full(2, 2.0)),
         dict(weights=np.array([[1.0, 0.5]])), dict(required=np.zeros(1)),
     ]),
 ]

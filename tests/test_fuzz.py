@@ -27,6 +27,10 @@ def test_a_right_answer_is_right():
     assert (verdict.outcome, verdict.faults) == ("optimal", [])
 
 
+def presolve_only(self, goal):
+    self._presolve(goal.patience)
+
+
 def lying_bound(monkeypatch):
     real = bnb.MIQP.evaluate
 
@@ -36,7 +40,7 @@ def lying_bound(monkeypatch):
         return found
 
     monkeypatch.setattr(bnb.MIQP, "evaluate", evaluate)
-    monkeypatch.setattr(bnb.MIQP, "prepare", lambda self, goal: bnb.MIQP._presolve(self) and None)
+    monkeypatch.setattr(bnb.MIQP, "prepare", presolve_only)
 
 
 def swapped_objective(monkeypatch):
@@ -56,7 +60,7 @@ def careless_check(monkeypatch):
     monkeypatch.setattr(bnb.MIQP, "snap", lambda self, x, lb, ub: x + 0.4)
     monkeypatch.setattr(
         bnb.MIQP, "prepare",
-        lambda self, goal: bnb.MIQP._presolve(self) and bnb.Evaluation(-9.0, [("H", [1.4])]),
+        lambda self, goal: presolve_only(self, goal) or bnb.Evaluation(-9.0, [("H", [1.4])]),
     )
 
 
@@ -152,14 +156,15 @@ def test_stored_problems_are_the_same_problems(kind, tmp_path):
 
 def test_resumed_searches_are_compared(monkeypatch):
     """A resume that forgets the open nodes is found."""
-    real = bnb.engine._Search._take_over
+    real = bnb.checkpoint.read
 
-    def forget(self, data):
-        real(self, {**data, "open": [], "settled": 1e9})
+    def forget(path, fingerprint):
+        saved = real(path, fingerprint)
+        return bnb.checkpoint.Saved(path, {**saved._data, "open": [], "settled": 1e9, "x": None})
 
     found = []
     with monkeypatch.context() as patch:
-        patch.setattr(bnb.engine._Search, "_take_over", forget)
+        patch.setattr(bnb.checkpoint, "read", forget)
         for index in range(8):
             found += make_case("resume", 0, index).run().faults
     assert any("resumed" in fault for fault in found)
