@@ -182,6 +182,8 @@ class CSVMProblem(Problem):
             rival, branching="first", node_limit=nodes, start=goal.incumbent,
             time_limit=max(goal.patience.seconds(), 1e-3), gap=goal.tolerance.relative,
             absolute_gap=goal.tolerance.absolute,
+            # On another thread than the main one it does not hear of Ctrl-C.
+            on_node=lambda _: bnb.STOP if goal.expired() else None,
         )
         if result.reason is Reason.INTERRUPT:
             raise KeyboardInterrupt
