@@ -27,12 +27,16 @@ _ROWS = 40  # per variable, in a chunk: between two chunks it is seen whether D 
 
 
 class Solved(NamedTuple):
-    """A certified bound, the multipliers behind it with their gradient, and the intercept."""
+    """A certified bound, the multipliers behind it with their gradient, and the intercept.
+
+    `rows` is how many rows have been added to the gradient since it was computed afresh.
+    """
 
     bound: float
     t: np.ndarray
     F: np.ndarray
     beta: float
+    rows: int
 
 
 class ConvexBound:
@@ -63,7 +67,7 @@ class ConvexBound:
         make_feasible(t, dual.lo, dual.hi)
         point = Point(t, np.empty_like(t))
         gradient(dual.gram, dual.p, *point)
-        return self._maximise(dual, point, cutoff, patience, accuracy, False)
+        return self._maximise(dual, point, t.size, cutoff, patience, accuracy, False)
 
     def hold(self) -> None:
         """Prepare for `apply_from` the point of the last solve."""
@@ -75,16 +79,16 @@ class ConvexBound:
     ) -> Solved:
         """The same from the solution that was held, in a larger box."""
         point = Point(solved.t.copy(), solved.F.copy())
-        return self._maximise(dual, point, cutoff, patience, accuracy, True)
+        return self._maximise(dual, point, solved.rows, cutoff, patience, accuracy, True)
 
     def _maximise(
-        self, dual: Dual, point: Point, cutoff: float, patience: Patience,
+        self, dual: Dual, point: Point, rows: int, cutoff: float, patience: Patience,
         accuracy: float, held: bool,
     ) -> Solved:
         self.solves += 1
         target = min(cutoff, self._hopeless)
         effort = Effort(accuracy, _ROWS * len(dual.p), target)
-        bound, rows = -np.inf, len(dual.p)
+        bound, before_rows = -np.inf, rows
         for _ in range(_CHUNKS):
             before = point.t.copy()
             more, violation = self._solver.maximise(dual, point, effort, held, patience)
@@ -95,7 +99,7 @@ class ConvexBound:
             if patience.expired():
                 break
             extrapolate(dual, point, before, target)
-        self.operations += _OVERHEAD + rows * len(dual.p)
+        self.operations += _OVERHEAD + (rows - before_rows) * float(len(dual.p))
         if bound >= self._hopeless:
             bound = np.inf
-        return Solved(bound, point.t, point.F, intercept(dual, point))
+        return Solved(bound, point.t, point.F, intercept(dual, point), rows)
