@@ -317,3 +317,14 @@ def test_work_inside_nodes_is_counted():
     assert result.work["convex solves"] > result.nodes and result.work["games"] == 0
     result = solve(CSVMProblem(harder_instance(1), settings=SEARCHES["drop"]), branching="first")
     assert result.work["games"] > 0
+
+
+@pytest.mark.parametrize("as_factor", [True, False])
+def test_what_is_hopeless_does_not_depend_on_where_the_origin_is(as_factor):
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.tile([1.0, -1.0], 10)
+    found = [
+        Instance(Z if as_factor else Z @ Z.T, y, np.full(10, 1e-6), np.ones((1, 10)),
+                 np.array([8.0]), is_factor=as_factor).hopeless
+        for Z in (X, X + 100.0)
+    ]
+    assert found[0] == pytest.approx(found[1], rel=1e-6)

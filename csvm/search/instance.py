@@ -98,9 +98,9 @@ class Instance:
         self.exact = np.all((self.weights == 0) | ((self.weights == 1) & alone), axis=1)
         # Of unit weights no fraction can be given up, and only a whole budget can be used up.
         self.budgets[self.exact] = np.floor(self.budgets[self.exact] + _ROUNDING)
-        # In units of the data: ||w||^2 is at least 1 / K_ii for a margin of one without intercept.
+        # In units of the data: margins of one between two points at distance d need ||w|| = 2 / d.
         # Of solutions above it nothing is claimed, and `check` takes none.
-        self.hopeless = _HOPELESS * (1.0 / (self.gram.diag.max() or 1.0) + self.cost.sum())
+        self.hopeless = _HOPELESS * (1.0 / _spread(self.gram, n) + self.cost.sum())
         self.lo, self.hi = np.zeros(n + 2), np.zeros(n + 2)
         train = slice(self.first)
         self.lo[train] = np.where(self.p[train] < 0, -self.cost, 0.0)
@@ -186,6 +186,16 @@ class Instance:
         if np.isfinite(b_u):
             p[-1], lo[-1] = b_u, -np.inf
         return Dual(self.gram, p, lo, hi)
+
+
+def _spread(gram: Gram, n: int) -> float:
+    """Mean squared distance of the points from their mean, or what rounding leaves of it."""
+    if gram.Z.shape[1] == 0:
+        middle = float(gram.K[:n, :n].mean())
+    else:
+        middle = float((gram.Z[:n].mean(axis=0) ** 2).sum())
+    size = float(gram.diag[:n].mean())
+    return max(size - middle, 1e-15 * size) or 1.0
 
 
 def _padded(kernel: np.ndarray, is_factor: bool) -> Gram:
