@@ -435,7 +435,9 @@ class _Model:
         data = self.instance
         at = slice(data.first, data.n)
         kernel = data.gram.Z[at] if data.is_factor else data.gram.K[at, at]
-        return Feasibility(kernel, data.p[at], data.is_factor).find_conflict(self.asked, seconds)
+        return Feasibility(kernel, data.p[at], data.is_factor, data.hopeless).find_conflict(
+            self.asked, seconds
+        )
 
 
 def start_near(

@@ -82,11 +82,14 @@ class Feasibility:
     y : ndarray (m,)
         Their labels, +1 or -1.
     is_factor : bool
+    hopeless : float
+        An ||w||^2 that is as good as infinite.
     """
 
     kernel: np.ndarray
     y: np.ndarray
     is_factor: bool = False
+    hopeless: float = 1e9
     _sets: list[np.ndarray] = field(default_factory=list)
     _points: np.ndarray | None = None
     _patience: Patience = FOR_EVER
@@ -218,9 +221,25 @@ class Feasibility:
         )
         if found.status == 2:
             return None
-        if found.status != 0:
+        if found.status != 0 or not self._meet(members, found.x):
             raise _UndecidedError
         return members[found.x > 1e-9]
+
+    def _meet(self, members: np.ndarray, mu: np.ndarray) -> bool:
+        """Whether the two points that mu says are one are too near for anybody to keep them apart.
+
+        Points of the two hulls at a distance d ask for ||w|| >= 2 / d.
+        """
+        signed = mu * self.y[members]
+        if self.is_factor:
+            difference = signed @ self.kernel[members]
+            diagonal = np.einsum("ij,ij->i", self.kernel[members], self.kernel[members])
+            square = float(difference @ difference)
+        else:
+            block = self.kernel[np.ix_(members, members)]
+            diagonal, square = block.diagonal(), float(signed @ block @ signed)
+        rounding = len(mu) * np.finfo(float).eps * float(mu @ np.sqrt(diagonal)) ** 2
+        return bool(max(square, 0.0) + rounding <= 4.0 / self.hopeless)
 
 
 def _whitened(L: np.ndarray) -> np.ndarray:

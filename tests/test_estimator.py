@@ -493,3 +493,12 @@ def test_rates_do_not_depend_on_the_unit_of_the_weights(unit):
 def test_infinite_costs_are_refused(name):
     with pytest.raises(ValueError, match=f"{name} must be finite"):
         csvm.CSVM(**{name: np.inf}).fit(np.eye(8), [1, -1] * 4)
+
+
+@pytest.mark.parametrize("size, told", [(1.0, True), (1e17, False)])
+def test_a_conflict_is_told_only_where_rounding_leaves_no_doubt(size, told):
+    """Two equal points of both classes; but entries of 1e17 may be off by more than a margin."""
+    y = np.array([1.0, -1.0])
+    asked = requirements(parse_constraints("accuracy>=1"), y, np.ones(2), threshold="none")
+    found = Feasibility(np.full((2, 2), size), y).find_conflict(asked, 5.0)
+    assert (found is not None) == told

@@ -94,7 +94,7 @@ def _point(claim: Claim) -> list[str]:
     faults = []
     if not claim.violation <= 1.001 * FEASIBILITY:
         faults.append(f"the incumbent violates its constraints by {claim.violation:.3g}")
-    if not abs(claim.recomputed - claim.objective) <= 1e-9 * claim.terms + 1e-300:
+    if not abs(claim.recomputed - claim.objective) <= 1e-8 * claim.terms + 1e-300:
         faults.append(f"objective {claim.objective!r} is said of x, it is {claim.recomputed!r}")
     return faults
 

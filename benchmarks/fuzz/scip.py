@@ -40,8 +40,11 @@ def scip_point(qp: Quadratic, integer: np.ndarray) -> Point:
         if np.isfinite(low):
             model.addCons(value >= low)
     model.setObjective(t)
-    with watched([]):  # it has things to say, too
-        model.optimize()
+    try:
+        with watched([]):  # it has things to say, too
+            model.optimize()
+    except Exception:  # all that pyscipopt raises when SCIP itself fails: then it has no point
+        return Point(None)
     if not model.getNSols():
         return Point(None)
     values = np.round([model.getVal(x[j]) for j in integer])
