@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kerne
 import bnb
 from bnb import Reason, Status
 from csvm import CSVM, InfeasibleRatesError
-from csvm.search import CSVMProblem, Instance
+from csvm.search import Chance, CSVMProblem, Instance, Settings
 
 from .engine import SECONDS, EngineKind, Kind, draw_options
 from .indicator import smallest_sets
@@ -122,8 +122,17 @@ def svm_audit(
     return float(objective), float(square + around), float(violation)
 
 
+SEARCHES = {
+    "convex": Settings(),
+    "drop": Settings(begin_with="drop", chances=()),
+    "recourse": Settings(begin_with="recourse", chances=()),
+    "all": Settings(chances=(Chance(4e5, 0.5, "drop", 1), Chance(8e5, 0.0, "recourse", 1))),
+}
+"""Small problems are over before another search than the first gets its chance."""
+
+
 class Classifier(EngineKind):
-    """`csvm.search.CSVMProblem`: one to three rates, weights, all node solvers."""
+    """`csvm.search.CSVMProblem`: one to three rates, weights, all searches and node solvers."""
 
     def make(self, rng: np.random.Generator) -> dict:
         m = int(rng.integers(1, 7))
@@ -149,7 +158,7 @@ class Classifier(EngineKind):
         return {
             "X": X, "y": y, "cost": cost, "weights": weights, "required": required,
             "kernel": draw_kernel(rng), "node_solver": str(rng.choice(["auto", "smo", "osqp"])),
-            "options": draw_options(rng, "first"),
+            "search": str(rng.choice(list(SEARCHES))), "options": draw_options(rng, "first"),
         }
 
     def _arrays(self, data: dict) -> tuple[np.ndarray, ...]:
@@ -157,7 +166,13 @@ class Classifier(EngineKind):
         return K, *(np.asarray(data[name]) for name in ("y", "cost", "weights", "required"))
 
     def build(self, data: dict) -> bnb.Problem:
-        return CSVMProblem(Instance(*self._arrays(data)), data["node_solver"])
+        settings = SEARCHES[data.get("search", "convex")]
+        if data["kernel"]["kernel"] == "linear" and data["node_solver"] != "smo":
+            arrays = (np.asarray(data[name]) for name in ("X", "y", "cost", "weights", "required"))
+            instance = Instance(*arrays, is_factor=True)
+        else:
+            instance = Instance(*self._arrays(data))
+        return CSVMProblem(instance, data["node_solver"], settings)
 
     def shape(self, data: dict) -> tuple[int, ...]:
         return (len(data["y"]) + 1,)
