@@ -40,13 +40,13 @@ class RecourseSearch:
                 return self._convex.evaluate(node, goal)
             anchor = self._choose(node)
             enforced, given_up = (node.with_status(anchor, s) for s in (ENFORCED, GIVEN_UP))
+            enforced.bound = given_up.bound = node.bound
             self._settle(enforced, goal)
             if enforced.bound < cutoff:
                 break
             node = given_up
             self._settle(node, goal)
-        given_up.bound = node.bound
-        children = [Child(child, max(child.bound, node.bound)) for child in (enforced, given_up)]
+        children = [Child(child, child.bound) for child in (enforced, given_up)]
         return Evaluation(node.bound, [], [Candidate(anchor)], children, removed=cutoff)
 
     def _choose(self, node: Node) -> int:
