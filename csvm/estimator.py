@@ -34,6 +34,7 @@ NODE_SOLVERS = ("auto", "smo", "osqp")
 
 _LARGEST = 1e100  # of the kernel matrix: products with costs and multipliers must not overflow
 _SCALE_X = "scale the features, for example with sklearn.preprocessing.StandardScaler"
+_LARGE = 1e6  # entries of the kernel matrix beyond this are better left as they are
 _SMALL_RANK = 0.2  # of the number of points: then products with a factor are the cheaper ones
 _CHECK_SHARE = 0.1  # of the time limit, at most, goes into looking for contradictions beforehand
 
@@ -273,11 +274,13 @@ class CSVM(ClassifierMixin, BaseEstimator):
             K = np.ascontiguousarray(X[np.ix_(order, order)])
         else:
             K = self._gram(X[order], None)
-        self._check_range(float(np.abs(K).max()))
+        largest = float(np.abs(K).max())
+        self._check_range(largest)
         always = self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
         if not always:
             check_psd(K)
-        Z = low_rank(K, _SMALL_RANK)
+        # A factor is off by rounding, which large entries would turn into margins.
+        Z = low_rank(K, _SMALL_RANK) if largest <= _LARGE else None
         return (K, False) if Z is None else (Z, True)
 
     def _check_range(self, largest: float) -> None:

@@ -253,7 +253,8 @@ class Estimator(Kind):
         """What the fitted model says of itself; a failure says infeasible, or nothing."""
         if failure is not None:
             infeasible = isinstance(failure, InfeasibleRatesError)
-            if not infeasible and "none was proven not to exist" not in str(failure):
+            said = str(failure)
+            if not infeasible and "none was proven" not in said and "objective above" not in said:
                 raise failure
             status = Status.INFEASIBLE if infeasible else Status.NO_SOLUTION
             bound = np.inf if infeasible else -np.inf
