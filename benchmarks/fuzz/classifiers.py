@@ -106,10 +106,14 @@ def svm_audit(
     K: np.ndarray, y: np.ndarray, cost: np.ndarray, weights: np.ndarray, required: np.ndarray,
     x: np.ndarray,
 ) -> tuple[float, float, float]:
-    """Objective, its terms, and by how much margins must be relaxed for the counts to hold."""
+    """Objective, its terms, and by how much margins must be relaxed for the counts to hold.
+
+    A margin that another order of summation would give counts as well.
+    """
     first, half = len(cost), 0.5 * K @ x[:-1]
+    rounding = len(y) * np.finfo(float).eps * (0.5 * np.abs(K) @ np.abs(x[:-1]) + abs(x[-1]))
     margin = y * (half + x[-1])
-    short = np.maximum(1.0 - margin, 0.0)
+    short = np.maximum(1.0 - margin - rounding, 0.0)
     square = 0.5 * np.abs(x[:-1]) @ np.abs(half)
     violation = 0.0
     for row, need in zip(weights, required, strict=True):
