@@ -75,8 +75,9 @@ class OSQPWorkspace:
         patience : Patience
             When it ends, come back with what there is.
         """
-        self._low[self._m:] = np.maximum(lb, -_INFINITY)
-        self._high[self._m:] = np.minimum(ub, _INFINITY)
+        # Either end may lie beyond what OSQP takes for infinite; certificates use the true ones.
+        self._low[self._m:] = np.clip(lb, -_INFINITY, _INFINITY)
+        self._high[self._m:] = np.clip(ub, -_INFINITY, _INFINITY)
         self._solver.update(l=self._low, u=self._high)
         if warm is not None:
             self._warm(warm)

@@ -173,3 +173,11 @@ def test_rewritten_objectives_never_exceed_the_original(seed, steps):
         rewritten = x @ split.Q @ x + split.c @ x + split.constant + split.d @ x**2
         assert rewritten <= value + 1e-8 * (1.0 + abs(value))
         assert np.linalg.eigvalsh(split.Q)[0] >= -1e-10
+
+
+def test_bounds_beyond_what_osqp_takes_for_infinite_print_nothing(capfd):
+    no_rows, none = sp.csr_matrix((0, 2)), np.zeros(0)
+    qp = QP(sp.identity(2), np.zeros(2), no_rows, none, none, np.zeros(2))
+    found = OSQPWorkspace(qp).solve(np.array([8e22, -np.inf]), np.array([np.inf, -7e21]))
+    assert found.bound <= 0.5 * (8e22**2 + 7e21**2)
+    assert capfd.readouterr() == ("", "")
