@@ -32,7 +32,7 @@ _MARGIN = 1e-6  # what the level is raised by, relatively: rounding and the heur
 
 @dataclass(frozen=True)
 class Arrays:
-    """The data of a CSVM; see `csvm.problem.CSVMProblem`."""
+    """The data of a CSVM; see `csvm.search.Instance`."""
 
     K: np.ndarray
     y: np.ndarray

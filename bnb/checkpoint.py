@@ -6,8 +6,9 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -25,15 +26,16 @@ def encode_float(value: float) -> float | str:
     return float(value) if np.isfinite(value) else str(float(value))
 
 
-def write_atomically(path: Path, data: dict[str, Any]) -> None:
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
     """Write next to `path` and move into place: a killed writer leaves the old file whole.
 
     What it was writing stays behind under a fixed name, for the next one to write over.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
-        with temporary.open("w") as file:
-            json.dump(data, file)
+        with temporary.open("wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

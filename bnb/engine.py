@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _thread
 import functools
+import json
 import math
 import queue as thread_queue
 import signal
@@ -647,7 +648,8 @@ class _Search:
         }
         self.saved = time.monotonic()
         try:
-            checkpoints.write_atomically(Path(str(self.options.checkpoint)), data)
+            with checkpoints.replacing(Path(str(self.options.checkpoint))) as file:
+                file.write(json.dumps(data).encode())
         except OSError as error:  # no reason to lose the search itself
             warnings.warn(
                 f"the checkpoint {self.options.checkpoint} could not be written: {error}",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bnb import Reason, Result, Status
+from bnb.checkpoint import replacing
 
 from .kernels import resolve_gamma
 from .rates import Constraint, RateReport, parse_constraints
@@ -97,20 +97,9 @@ def load_with_table(cls: Any, path: str | Path) -> tuple[Any, dict[str, Any] | N
 
 
 def _write(path: Path, arrays: dict[str, Any]) -> None:
-    """Write next to `path` and move into place: an interrupted writer leaves the old file whole.
-
-    Nothing is compressed, so that reading a file takes no more memory than its size.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    """Nothing is compressed, so that reading a file takes no more memory than its size."""
+    with replacing(path) as file:
+        np.savez(file, **arrays)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

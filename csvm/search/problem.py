@@ -149,10 +149,7 @@ class CSVMProblem(Problem):
     def _operations(self) -> float:
         """Work done so far; a game takes as long as so many convex solves."""
         unit = float(self.instance.n) ** 2
-        games = sum(
-            cost * self._searches[name].games for name, cost in _GAMES.items()
-            if name in self._searches
-        )
+        games = sum(_GAMES[name] * search.games for name, search in self._searches.items())
         return self._bound.operations + unit * games
 
     def _give_chance(self, node: Node, goal: Goal) -> None:
