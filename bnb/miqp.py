@@ -34,6 +34,7 @@ from .structure import find_structure, round_rows, tighten_coefficients
 
 _INTEGRAL = 1e-6
 _WIDE = 1e6  # bounds beyond this are of little use to certify with: curvature is better
+_DOUBT = 1e-9  # share of an objective that its rounding error may take unnoticed
 _WHOLE = 2.0**53  # beyond this floats do not hold all integers, and nothing can be split
 
 Warm = tuple[np.ndarray, np.ndarray]
@@ -135,7 +136,11 @@ class MIQP(Problem):
     # -- the original problem ---------------------------------------------------------------
 
     def check(self, x: np.ndarray) -> tuple[float, float]:
-        """Objective and largest violation (absolute, or relative to bounds above one)."""
+        """Objective and largest violation (absolute, or relative to bounds above one).
+
+        Where large terms cancel, so that rounding decides about the objective, it is the largest
+        that it may be.
+        """
         if np.shape(x) != self.q.shape or not np.all(np.isfinite(x)):
             return np.inf, np.inf
         rows = self.A @ x
@@ -149,7 +154,10 @@ class MIQP(Problem):
         whole = x[self.is_integer]
         violation = max(violation, float(np.abs(whole - np.round(whole)).max(initial=0.0)))
         objective = 0.5 * float(x @ (self.P @ x)) + float(self.q @ x) + self.constant
-        return objective, violation
+        size = np.abs(x)
+        terms = 0.5 * float(size @ (abs(self.P) @ size)) + float(np.abs(self.q) @ size)
+        doubt = len(x) * np.finfo(float).eps * terms
+        return objective + (doubt if doubt > _DOUBT * (1.0 + abs(objective)) else 0.0), violation
 
     def __str__(self) -> str:
         return (

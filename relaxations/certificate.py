@@ -111,7 +111,9 @@ class Certifier:
         )
         risk += row_risk + variable_risk
         total = qp.constant - quadratic - rows.sum() + values.sum()
-        size = abs(qp.constant) + abs(quadratic) + np.abs(rows).sum() + np.abs(values).sum()
+        # Large parts of x̂ along which P is flat cancel in x̂ᵀPx̂ only up to their own rounding.
+        terms = 0.5 * float(np.abs(x) @ (self._absP @ np.abs(x)))
+        size = abs(qp.constant) + terms + np.abs(rows).sum() + np.abs(values).sum()
         bound = total - risk - _UNIT * (qp.n + len(y)) * size
         return (float(bound) if not np.isnan(bound) else -np.inf), reduced
 

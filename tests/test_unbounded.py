@@ -226,3 +226,28 @@ def test_certificates_do_not_rest_on_how_far_a_variable_goes():
             assert bound == pytest.approx(b / 2, rel=1e-9) and bound <= b / 2
         # A price that no multiplier balances: there is no bound.
         assert certifier.bound(np.zeros(2), np.array([0.3, 0.5]), -endless, endless)[0] <= b / 2
+
+
+def test_rounding_of_a_huge_solution_does_not_make_it_better():
+    """P is singular up to rounding: far out along its flat direction rounding would decide."""
+    F = np.random.default_rng(3).normal(size=(2, 3))
+    P = 1e-3 * F.T @ F
+    problem = bnb.MIQP(P, P @ [1e3, 2e3, -5e2])
+    near = np.array([-1e3, -2e3, 5e2])
+    flat = np.linalg.svd(F)[2][-1]
+    for size in np.geomspace(1e6, 1e10, 50):
+        assert problem.check(near + size * flat)[0] >= problem.check(near)[0] * (1 + 1e-9)
+
+
+def test_large_multipliers_along_a_flat_direction_prove_nothing():
+    """Their terms cancel in xᵀPx only up to rounding, far above what the optimum is known to."""
+    P = [[5.11811091131722e-10, -9.215667305029971e-10],
+         [-9.215667305029971e-10, 1.6593724784119767e-09]]
+    problem = bnb.IndicatorQP(
+        P, [4.1842195795755417e-08, -7.534103157337871e-08], constant=7.0, b=[0, 3, -2, 0, -2, -2],
+        G=0.001 * np.array([[1, 2], [-1, 0], [2, -1], [0, -2], [1, 0], [-2, 0]]),
+        groups=[([1, 2, 3, 4], 0.5), ([1, 5], 2.0)],
+    )
+    result = bnb.solve(problem)
+    assert result.status is Status.OPTIMAL
+    assert result.objective == pytest.approx(6.9999982896, abs=1e-8)
