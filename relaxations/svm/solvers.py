@@ -88,7 +88,7 @@ class OSQPSolver:
         self, dual: Dual, point: Point, effort: Effort, held: bool = False,
         patience: Patience = FOR_EVER,
     ) -> tuple[int, float]:
-        """See `NodeSolver`; ends with a few pair steps for what is below OSQP's accuracy."""
+        """See `NodeSolver`; ends with pairs, or the active set, for what is below its accuracy."""
         gram, lo, hi, (t, F) = dual.gram, dual.lo, dual.hi, point
         height = value(dual.p, point)
         rows = level = 0
@@ -115,9 +115,11 @@ class OSQPSolver:
         last = effort._replace(rows=20 * t.size)
         if gram.Z.shape[1] == 0:
             more, violation = _pairs(dual, point, last, patience)
-        else:
-            members = empty_set(t.size, gram.Z.shape[1] + 2)
-            more, violation = _members(dual, members, point, last, False, patience)
+            rows += more
+            if violation <= effort.tol or value(dual.p, point) > effort.target:
+                return rows, violation
+        members = empty_set(t.size, _most_members(dual))
+        more, violation = _members(dual, members, point, last, False, patience)
         return rows + more, violation
 
 
@@ -171,11 +173,16 @@ class AutoSolver:
         return bool(enough or value(dual.p, point) > effort.target)
 
     def _room(self, dual: Dual) -> ActiveSet:
-        variables, rank = len(dual.p), dual.gram.Z.shape[1]
+        variables = len(dual.p)
         if self._members is None or len(self._members.place) != variables:
-            capacity = min(variables, rank + 2 if rank else _MOST_MEMBERS)
-            self._members = empty_set(variables, capacity)
+            self._members = empty_set(variables, _most_members(dual))
         return self._members
+
+
+def _most_members(dual: Dual) -> int:
+    """Room for the members of an active set."""
+    rank = dual.gram.Z.shape[1]
+    return min(len(dual.p), rank + 2 if rank else _MOST_MEMBERS)
 
 
 def _pairs(
