@@ -13,6 +13,7 @@ import numpy as np
 
 from bnb.problem import Candidate, Child, Evaluation, Goal
 from relaxations.svm.bounds.convex import ConvexBound, Solved
+from relaxations.svm.dual import Dual
 
 from .incumbents import Finder
 from .instance import ENFORCED, GIVEN_UP, Instance
@@ -81,6 +82,7 @@ class ConvexSearch:
     ) -> dict[int, Solved]:
         """Enforce violated anchors one at a time, for every rate that they overdraw."""
         trials: dict[int, Solved] = {}
+        dual = self._in.dual(node.status == ENFORCED, node.b_l, node.b_u)
         self._bound.hold()
         for rate in self._in.overdrawn(violated, left):
             weights = self._in.weights[rate, violated]
@@ -91,16 +93,18 @@ class ConvexSearch:
                 if goal.expired():
                     return trials
                 if j not in trials:
-                    trials[j] = self._enforce(node, solved, j, goal)
+                    trials[j] = self._enforce(dual, solved, self._in.first + j, goal)
         return trials
 
-    def _enforce(self, node: Node, solved: Solved, anchor: int, goal: Goal) -> Solved:
-        included = node.status == ENFORCED
-        included[anchor] = True
-        dual = self._in.dual(included, node.b_l, node.b_u)
-        return self._bound.apply_from(
+    def _enforce(self, dual: Dual, solved: Solved, variable: int, goal: Goal) -> Solved:
+        """Solve with one more anchor in the dual, which is as before afterwards."""
+        side = dual.hi if dual.p[variable] > 0.0 else dual.lo
+        side[variable] = np.copysign(np.inf, dual.p[variable])
+        trial = self._bound.apply_from(
             solved, dual, goal.cutoff, goal.patience, self._settings.accuracy
         )
+        side[variable] = 0.0
+        return trial
 
     def _split(
         self, node: Node, violated: np.ndarray, trials: dict[int, Solved], goal: Goal

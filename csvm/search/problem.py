@@ -187,8 +187,10 @@ class CSVMProblem(Problem):
         return result
 
     def _swap(self, goal: Goal) -> list[tuple[str, np.ndarray]]:
-        """Swaps around a new incumbent."""
+        """Swaps around a new incumbent, where the search has taken as long as they do."""
         if goal.incumbent is None or not goal.objective < self._plan.swapped * (1.0 - 1e-9):
+            return []
+        if self._operations() < self.settings.swap_after:
             return []
         self._plan.swapped, x = self.finder.swaps(goal.incumbent, goal.objective, goal.patience)
         return [("L", x)]

@@ -74,6 +74,9 @@ class Settings:
         Frequencies below the one are not kept, and above the other are not worth a split.
     swap_work : int
         Swaps tried around an incumbent, times points.
+    swap_after : float
+        Operations before the first swaps, which take about as many: most problems are solved by
+        then.
     levels : tuple of float
         Costs of missing an anchor, from nothing to too much, that the first incumbents are read
         from.
@@ -105,4 +108,5 @@ class Settings:
     rare: float = 1e-3
     decided: float = 0.9
     swap_work: int = 40_000
+    swap_after: float = 1e8
     levels: tuple[float, ...] = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1e9)

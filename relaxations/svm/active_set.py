@@ -191,8 +191,8 @@ def _first_block(
 
 @njit(nogil=True, cache=True)
 def _rows(gram: Gram, m: int) -> int:
-    """Work of a step that moves m members, in rows of length N."""
-    return m + 1 if gram.Z.shape[1] == 0 else gram.Z.shape[1]
+    """Work of a change of m variables, in rows of length N."""
+    return m if gram.Z.shape[1] == 0 else gram.Z.shape[1]
 
 
 @njit(nogil=True, cache=True)
@@ -212,7 +212,7 @@ def _move(
     factor[m] = -0.5 * change
     point.t[i] += change
     add_rows(gram, index, factor, m + 1, point.F)
-    return _rows(gram, m)
+    return _rows(gram, m + 1)
 
 
 @njit(nogil=True, cache=True)
@@ -238,46 +238,47 @@ def _partner(dual: Dual, point: Point, i: int, sign: float) -> int:
 
 @njit(nogil=True, cache=True)
 def _push(
-    dual: Dual, members: ActiveSet, i: int, sign: float, point: Point, effort: Effort,
-    missing: float, shift: float,
+    dual: Dual, members: ActiveSet, i: int, sign: float, point: Point, tol: float, missing: float,
+    shift: float,
 ) -> tuple[int, float]:
     """Move t_i until i is level with the members or at its bound.
 
-    A ray without curvature is followed until D has gained what is missing.  Returns the rows that
-    were added to F and what D gained.
+    All members stay level with each other, so F is needed only at the end: what i still has to make
+    up for is known from step to step.  A ray without curvature is followed until D has gained what
+    is missing.  Returns the rows that were added to F and what D gained.
     """
     gram, t = dual.gram, point.t
-    rows = 0
+    if members.size[0] == 0:
+        partner = _partner(dual, point, i, sign)
+        if partner < 0:
+            return 0, 0.0
+        _join(gram, members, partner, shift)
+    moved = np.append(members.ids[: members.size[0]], i)
+    before = t[moved]
+    slope = sign * (point.F[i] - _level(members, point.F))
     gained = 0.0
-    while rows <= effort.rows:
-        if members.size[0] == 0:
-            partner = _partner(dual, point, i, sign)
-            if partner < 0:
-                break
-            _join(gram, members, partner, shift)
+    while slope > 0.1 * tol and members.size[0] > 0:
         rho, distance = _project(gram, members, i, shift, _inverse_of_ones(members))
-        slope = sign * (point.F[i] - _level(members, point.F))
-        if slope <= 0.1 * effort.tol:
-            if dual.lo[i] < t[i] < dual.hi[i]:
-                _join(gram, members, i, shift)
-            break
         step, block = _first_block(members, rho, sign, dual, t, i)
         curved = distance > _FLAT * (gram.diag[i] + shift)
         if curved and 2.0 * slope < step * distance:
             step, block = 2.0 * slope / distance, -2
         if not np.isfinite(step):
             step, block = max(2.0 * (missing - gained) / slope, 1.0), -3
-        if step > 0.0:
-            rows += _move(gram, members, i, rho, sign * step, point)
-            gained += step * slope - 0.25 * step * step * distance
+        t[i] += sign * step
+        for a in range(rho.size):
+            t[members.ids[a]] -= sign * step * rho[a]
+        gained += step * slope - 0.25 * step * step * distance
         if block == -1:
             t[i] = dual.hi[i] if sign > 0.0 else dual.lo[i]
+        if block < 0:
             break
-        if block < -1:
-            _join(gram, members, i, shift)
-            break
+        slope -= 0.5 * step * distance
         _to_bound(members, block, sign * rho[block] < 0.0, dual, t)
-    return rows, gained
+    if dual.lo[i] < t[i] < dual.hi[i]:
+        _join(gram, members, i, shift)
+    add_rows(gram, moved, 0.5 * (before - t[moved]), moved.size, point.F)
+    return _rows(gram, moved.size), gained
 
 
 @njit(nogil=True, cache=True)
@@ -420,6 +421,6 @@ def climb(
         if violation <= effort.tol or rows >= effort.rows or height > effort.target or full:
             return rows, violation
         missing = min(effort.target - height + 1.0 + abs(effort.target), _FAR)
-        more, gained = _push(dual, members, i, sign, point, effort, missing, shift)
+        more, gained = _push(dual, members, i, sign, point, effort.tol, missing, shift)
         rows += max(more, 1) + _make_level(dual, members, point, 0.5 * effort.tol)
         height += gained
