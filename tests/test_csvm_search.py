@@ -122,11 +122,10 @@ class Audited(CSVMProblem):
 
     checked = 0
 
-    def _own_work_space(self):
-        super()._own_work_space()
-        if "drop" in self._searches:
-            self._searches["drop"].__class__ = AuditedDrop
-            self._searches["recourse"].__class__ = AuditedRecourse
+    def _make(self, name):
+        search = super()._make(name)
+        search.__class__ = {"drop": AuditedDrop, "recourse": AuditedRecourse}[name]
+        return search
 
     def best(self, node):
         return enumerate_node(self.instance.with_matrix(), node.status, node.b_l, node.b_u)

@@ -64,7 +64,7 @@ class CSVMProblem(Problem):
     settings : Settings, optional
     """
 
-    scratch = frozenset({"_plan", "_bound", "_searches", "finder"})
+    scratch = frozenset({"_plan", "_solver", "_bound", "_convex", "_searches", "finder"})
 
     def __init__(
         self, instance: Instance, node_solver: str = "auto", settings: Settings | None = None
@@ -77,24 +77,41 @@ class CSVMProblem(Problem):
         self._own_work_space()
 
     def _own_work_space(self) -> None:
-        solver = make_solver(self.node_solver)
-        settings, data = self.settings, self.instance
-        self._bound = ConvexBound(solver, data.hopeless)
-        self.finder = Finder(data, solver, settings)
-        convex = ConvexSearch(data, self._bound, self.finder, settings)
-        self._searches: dict[str, _Search] = {"convex": convex}
-        if data.is_factor and data.n > settings.most_dense:
-            return  # the games need the matrix
-        data = data.with_matrix()
+        self._solver = make_solver(self.node_solver)
+        self._bound = ConvexBound(self._solver, self.instance.hopeless)
+        self.finder = Finder(self.instance, self._solver, self.settings)
+        self._convex = ConvexSearch(self.instance, self._bound, self.finder, self.settings)
+        self._searches: dict[str, _Search] = {"convex": self._convex}
+
+    def _has(self, name: str) -> bool:
+        """Whether the instance can be searched so: games need the matrix.
+
+        With a factor in its place anchors outnumber its rank, and dropping them is too costly.
+        """
+        data = self.instance
+        if data.is_factor:
+            return name == "convex" or (name == "recourse" and data.n <= self.settings.most_dense)
+        return name in _GAMES
+
+    def _make(self, name: str) -> _Search:
+        """A search by games, with the copy of the matrix that they write to."""
+        data = self.instance.with_matrix()
         # Any answer gives a valid bound: in a game the last digits are not worth an exact solver.
-        answers = SMOSolver() if self.node_solver == "auto" else solver
+        answers = SMOSolver() if self.node_solver == "auto" else self._solver
         scratch = dense(data.gram.K.copy())
-        self._searches["drop"] = DropSearch(
-            data, convex, DropGame(answers, data.gram, scratch), settings
-        )
-        self._searches["recourse"] = RecourseSearch(
-            data, convex, RecourseGame(answers, data.gram, scratch, data.anchors()), settings
-        )
+        if name == "drop":
+            game = DropGame(answers, data.gram, scratch)
+            return DropSearch(data, self._convex, game, self.settings)
+        recourse = RecourseGame(answers, data.gram, scratch, data.anchors())
+        return RecourseSearch(data, self._convex, recourse, self.settings)
+
+    def _by(self, name: str) -> _Search:
+        """The search of that name, made when it is first needed."""
+        if not self._has(name):
+            return self._convex
+        if name not in self._searches:
+            self._searches[name] = self._make(name)
+        return self._searches[name]
 
     def __str__(self) -> str:
         return f"CSVM, {self.instance.n} points, {self.instance.m} of them anchors"
@@ -144,7 +161,7 @@ class CSVMProblem(Problem):
         name = "drop" if np.isfinite(node.b_u - node.b_l) else self._plan.search
         if name == "recourse" and not np.isfinite(goal.cutoff):
             name = "convex"
-        return self._searches.get(name, self._searches["convex"])
+        return self._by(name)
 
     def _operations(self) -> float:
         """Work done so far; a game takes as long as so many convex solves."""
@@ -161,7 +178,7 @@ class CSVMProblem(Problem):
         if self._operations() < chance.operations:
             return
         plan.chances += 1
-        if chance.rival == plan.search or chance.rival not in self._searches:
+        if chance.rival == plan.search or not self._has(chance.rival):
             return
         result = self._rival(chance.rival, chance.nodes, goal)
         if result.bound > node.bound + chance.share * (goal.cutoff - node.bound):
@@ -224,7 +241,7 @@ class CSVMProblem(Problem):
     def recall(self, notes: Any) -> None:
         """See `notes`."""
         name, chances = notes["search"], notes["chances"]
-        if name not in self._searches or not 0 <= chances <= len(self.settings.chances):
+        if not self._has(name) or not 0 <= chances <= len(self.settings.chances):
             raise ValueError(f"there is no search {name!r} after {chances!r} chances")
         self._plan.search, self._plan.chances = name, int(chances)
 
