@@ -97,7 +97,8 @@ def attained(data: Arrays) -> float:
     if found is None:
         raise ValueError("no anchor may be given up, or the heuristics found nothing: no level")
     x = found.solutions[0][1]
-    return problem.finder.swaps(x, problem.check(x)[0], FOR_EVER)[0]
+    found = problem.finder.descend(x, problem.check(x)[0], FOR_EVER)
+    return min(objective for objective, _ in found)
 
 
 def tight_constants(data: Arrays, level: float) -> np.ndarray:

@@ -24,7 +24,7 @@ def convex_value(data, enforced, b_l=-np.inf, b_u=np.inf):
     effort = Effort(1e-9, 8_000_000, HUGE)
     rows, violation = SMOSolver().maximise(dual, point, effort)
     value = certified_value(dual, point, rows)
-    if 1e-6 < violation and value < 1e4:  # pairs are slow: it may or may not climb for ever
+    if violation > 1e-6 and value < 1e4:  # pairs are slow: it may or may not climb for ever
         more, violation = AutoSolver().maximise(dual, point, effort)
         value = certified_value(dual, point, rows + more)
         assert violation <= 1e-6 or value > 1e4

@@ -14,7 +14,7 @@ from csvm.search import Chance, CSVMProblem, Instance, Settings
 
 from .engine import SECONDS, EngineKind, Kind, draw_options
 from .indicator import smallest_sets
-from .judge import Claim, Truth, Verdict, judge
+from .judge import CLOSE, Claim, Truth, Verdict, judge
 from .quadratic import Quadratic, minimise
 from .watch import watched
 
@@ -114,7 +114,8 @@ def svm_audit(
     rounding = len(y) * np.finfo(float).eps * (0.5 * np.abs(K) @ np.abs(x[:-1]) + abs(x[-1]))
     margin = y * (half + x[-1])
     short = np.maximum(1.0 - margin - rounding, 0.0)
-    square = 0.5 * np.abs(x[:-1]) @ np.abs(half)
+    # What is judged to a share of the terms must allow for the rounding of those that cancel.
+    square = 0.5 * np.abs(x[:-1]) @ (np.abs(half) + rounding / CLOSE)
     violation = 0.0
     for row, need in zip(weights, required, strict=True):
         missing = np.append(short[first:], 0.0)

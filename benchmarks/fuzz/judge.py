@@ -10,6 +10,7 @@ from bnb import Reason, Status
 
 ROUNDING = 1e-6
 FEASIBILITY = 1e-6
+CLOSE = 1e-8  # objectives of one point that differ by this share of their terms are the same
 SECONDS = 60.0  # a search may end this much after its limit: the first of its sort compiles
 
 
@@ -94,7 +95,7 @@ def _point(claim: Claim) -> list[str]:
     faults = []
     if not claim.violation <= 1.001 * FEASIBILITY:
         faults.append(f"the incumbent violates its constraints by {claim.violation:.3g}")
-    if not abs(claim.recomputed - claim.objective) <= 1e-8 * claim.terms + 1e-300:
+    if not abs(claim.recomputed - claim.objective) <= CLOSE * claim.terms + 1e-300:
         faults.append(f"objective {claim.objective!r} is said of x, it is {claim.recomputed!r}")
     return faults
 
@@ -115,7 +116,8 @@ def _status(claim: Claim, truth: Truth, options: dict) -> list[str]:
         return ["optimal without a point"]
     if truth.unbounded:
         return [f"objective {claim.objective!r} is said to be optimal, there is no least one"]
-    allowed = max(options.get("absolute_gap", 1e-9), options.get("gap", 1e-4) * abs(best))
+    size = max(abs(best), abs(claim.objective))
+    allowed = max(options.get("absolute_gap", 1e-9), options.get("gap", 1e-4) * size)
     if claim.objective > best + allowed * (1.0 + 1e-3) + truth.tolerance:
         return [f"objective {claim.objective!r} is said to be optimal, {best!r} is better"]
     return []

@@ -1,4 +1,4 @@
-"""Feasible classifiers found on the way: alternation, soft margins, swaps.
+"""Feasible classifiers found on the way: alternation, soft margins, local search.
 
 All of them choose which anchors to keep, solve the convex problem that enforces exactly these, and
 read a classifier from its multipliers: slid, or scaled, until the rates hold.
@@ -13,6 +13,7 @@ from numba import njit
 
 from bnb.problem import Goal
 from relaxations.patience import Patience
+from relaxations.svm.bounds.convex import OVERHEAD
 from relaxations.svm.dual import Dual, Effort, Point, gradient, intercept, make_feasible
 from relaxations.svm.solvers import NodeSolver
 
@@ -24,6 +25,8 @@ __all__ = ["Finder"]
 _SATISFIED = 1.0 - 1e-12
 _ROUNDS = 100
 _ROWS = 400  # per variable, that a convex problem may take: heuristics need no proof
+_TOL = 1e-6  # violation at which one counts as solved
+_KICK = (2, 7)  # anchors released at random: from two to six
 
 
 class Finder:
@@ -41,6 +44,9 @@ class Finder:
         self._solver = solver
         self._settings = settings
         self._rounded = 0
+        self._around = np.inf  # objective of the classifier that the local search is at
+        self._walk: Iterator[tuple[float, np.ndarray]] = iter(())
+        self.operations = 0.0
 
     def round(
         self, status: np.ndarray, slack: np.ndarray, t: np.ndarray, goal: Goal
@@ -64,7 +70,7 @@ class Finder:
         return value, np.append(scale * t[: data.n], beta)
 
     def alternate(
-        self, kept: np.ndarray, t: np.ndarray, bar: float, patience: Patience, tol: float = 1e-6
+        self, kept: np.ndarray, t: np.ndarray, bar: float, patience: Patience, tol: float = _TOL
     ) -> tuple[float, np.ndarray | None]:
         """Enforce the kept anchors, solve, keep the best margins instead, and so on.
 
@@ -101,7 +107,7 @@ class Finder:
             dual.hi[at] = np.minimum(dual.hi[at], level)
             dual.lo[at] = np.maximum(dual.lo[at], -level)
             F = self._solve(dual, t, np.inf, 1e-5, patience)
-            slack = data.p[at] * (F[at] - intercept(dual, Point(t, F)))
+            slack = self._slack(dual, t, F)
             kept = self._best_kept(np.maximum(slack, -1.0) + 2.0, nothing)
             value, x = self.alternate(kept, t, best, patience)
             if value < best:
@@ -110,34 +116,99 @@ class Finder:
                 break
         return best, best_x
 
-    def swaps(
-        self, x: np.ndarray, objective: float, patience: Patience
-    ) -> tuple[float, np.ndarray]:
-        """Exchange an enforced anchor for one given up while that lowers the objective.
+    def improve(self, goal: Goal, work: float) -> list[tuple[str, np.ndarray]]:
+        """Go on with the local search around the incumbent, up to so many operations in all."""
+        if goal.incumbent is None:
+            return []
+        if goal.objective < self._around - 1e-9 * abs(goal.objective):
+            self._around = goal.objective
+            self._walk = self._explore(goal.incumbent, goal.objective, goal.patience)
+        while self.operations < work and not goal.expired():
+            objective, x = next(self._walk, (np.inf, None))
+            if x is None:
+                break  # there is nothing to change
+            if objective < self._around - 1e-9 * abs(objective):
+                self._around = objective
+                return [("L", x)]
+        return []
 
-        Pairs are tried in the order of a guess: releasing an anchor saves about t_o^2 K_oo / 4,
-        enforcing one costs about its squared slack. A trial ends as soon as its dual value passes
-        the incumbent.
+    def descend(
+        self, x: np.ndarray, objective: float, patience: Patience, swaps: bool = True
+    ) -> Iterator[tuple[float, np.ndarray]]:
+        """Release an enforced anchor, or exchange one for one given up, while that helps.
+
+        Yields the best classifier so far after every trial, which ends as soon as its dual value
+        passes the objective.
         """
-        data = self._in
-        tries = self._settings.swap_work // data.n
-        while tries > 0:
-            for released, enforced in self._pairs(x, tries):
-                tries -= 1
-                if patience.expired():
-                    return objective, x
-                kept = data.kept(x)
-                kept[released], kept[enforced] = False, True
-                t = np.append(x[: data.n], [0.0, 0.0])
-                value, found = self.alternate(
-                    kept, t, objective - 1e-7 * abs(objective), patience
-                )
+        improved = True
+        while improved:
+            improved = False
+            for kept, t in self._neighbours(x, patience, swaps):
+                bar = objective - 1e-7 * abs(objective)
+                value, found = self.alternate(kept, t, bar, patience)
                 if found is not None:
-                    objective, x = value, found
+                    objective, x, improved = value, found, True
+                yield objective, x
+                if improved or patience.expired():
                     break
-            else:
-                break
-        return objective, x
+
+    def _explore(
+        self, x: np.ndarray, objective: float, patience: Patience
+    ) -> Iterator[tuple[float, np.ndarray]]:
+        """Descend; then for ever release some anchors at random, and descend from there."""
+        for better in self.descend(x, objective, patience):
+            objective, x = better
+            yield better
+        rng = np.random.default_rng(0)
+        binding = self._binding(x)
+        while binding.size:
+            size = min(int(rng.integers(*_KICK)), binding.size)
+            kept, t = self._without(x, rng.choice(binding, size, replace=False), patience)
+            value, other = self.alternate(kept, t, np.inf, patience)
+            yield objective, x
+            if other is None:
+                continue
+            for found in self.descend(other, value, patience, swaps=False):
+                if found[0] < objective:
+                    objective, x = found
+                    binding = self._binding(x)
+                yield objective, x
+
+    def _neighbours(
+        self, x: np.ndarray, patience: Patience, swaps: bool
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Which anchors to keep instead, and multipliers to start from."""
+        for anchor in self._binding(x):
+            yield self._without(x, np.array([anchor]), patience)
+        if swaps:
+            kept, t = self._in.kept(x), np.append(x[: self._in.n], [0.0, 0.0])
+            for released, enforced in self._pairs(x, self._settings.swap_work // self._in.n):
+                other = kept.copy()
+                other[released], other[enforced] = False, True
+                yield other, t
+
+    def _binding(self, x: np.ndarray) -> np.ndarray:
+        """Kept anchors that cost something, first those that by a guess save most: t_j^2 K_jj."""
+        at = self._in.anchors()
+        saved = np.where(self._in.kept(x), x[at] ** 2 * self._in.gram.diag[at], 0.0)
+        return np.argsort(-saved, kind="stable")[: np.count_nonzero(saved)]
+
+    def _without(
+        self, x: np.ndarray, released: np.ndarray, patience: Patience
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What is best to keep where these anchors are given up, and the multipliers there."""
+        data, kept, t = self._in, self._in.kept(x), np.append(x[: self._in.n], [0.0, 0.0])
+        kept[released] = False
+        dual = data.dual(kept)
+        F = self._solve(dual, t, np.inf, _TOL, patience)
+        badness = self._slack(dual, t, F) + 1e-9
+        badness[released] = badness.max() + 1.0
+        return self._best_kept(badness, np.zeros(data.m, np.int8)), t
+
+    def _slack(self, dual: Dual, t: np.ndarray, F: np.ndarray) -> np.ndarray:
+        """1 - y_j f(x_j) of all anchors."""
+        at = self._in.anchors()
+        return self._in.p[at] * (F[at] - intercept(dual, Point(t, F)))
 
     def _solve(
         self, dual: Dual, t: np.ndarray, target: float, tol: float, patience: Patience
@@ -147,7 +218,8 @@ class Finder:
         point = Point(t, np.empty_like(t))
         gradient(dual.gram, dual.p, *point)
         effort = Effort(tol, _ROWS * t.size, target)
-        self._solver.maximise(dual, point, effort, patience=patience)
+        rows, _ = self._solver.maximise(dual, point, effort, patience=patience)
+        self.operations += OVERHEAD + rows * float(t.size)
         return point.F
 
     def _best_kept(self, badness: np.ndarray, status: np.ndarray) -> np.ndarray:

@@ -47,7 +47,6 @@ class _Plan:
 
     search: str  # the one in use
     chances: int = 0  # how many the others have had
-    swapped: float = np.inf  # objective around which swaps were tried last
 
 
 class CSVMProblem(Problem):
@@ -73,8 +72,12 @@ class CSVMProblem(Problem):
         self.instance = instance.with_matrix() if node_solver == "smo" else instance
         self.node_solver = node_solver
         self.settings = settings or Settings()
-        self._plan = _Plan(self.settings.begin_with)
+        self._plan = self._first_plan()
         self._own_work_space()
+
+    def _first_plan(self) -> _Plan:
+        name = self.settings.begin_with
+        return _Plan(name if self._has(name) else "convex")
 
     def _own_work_space(self) -> None:
         self._solver = make_solver(self.node_solver)
@@ -107,8 +110,6 @@ class CSVMProblem(Problem):
 
     def _by(self, name: str) -> _Search:
         """The search of that name, made when it is first needed."""
-        if not self._has(name):
-            return self._convex
         if name not in self._searches:
             self._searches[name] = self._make(name)
         return self._searches[name]
@@ -127,7 +128,7 @@ class CSVMProblem(Problem):
 
     def prepare(self, goal: Goal) -> Evaluation | None:
         """An incumbent before the search: the best of a sweep over soft margins."""
-        self._plan = _Plan(self.settings.begin_with)
+        self._plan = self._first_plan()
         self._own_work_space()
         root = self.root()
         if self.instance.propagate(root.status) is None or not root.free.size:
@@ -145,7 +146,8 @@ class CSVMProblem(Problem):
         found = search.evaluate(node, goal)
         found.work = {what: n - before[what] for what, n in self._counters().items()}
         if not goal.probe and found.candidates:
-            found.solutions += self._swap(goal)
+            work = self.settings.local_share * self._operations()
+            found.solutions += self.finder.improve(goal, work)
         return found
 
     def _counters(self) -> dict[str, int]:
@@ -202,15 +204,6 @@ class CSVMProblem(Problem):
         if result.reason is Reason.INTERRUPT:
             raise KeyboardInterrupt
         return result
-
-    def _swap(self, goal: Goal) -> list[tuple[str, np.ndarray]]:
-        """Swaps around a new incumbent, where the search has taken as long as they do."""
-        if goal.incumbent is None or not goal.objective < self._plan.swapped * (1.0 - 1e-9):
-            return []
-        if self._operations() < self.settings.swap_after:
-            return []
-        self._plan.swapped, x = self.finder.swaps(goal.incumbent, goal.objective, goal.patience)
-        return [("L", x)]
 
     def branch(self, state: Node, evaluation: Evaluation, candidate: Candidate) -> list[Child]:
         """The children that the evaluation has made."""

@@ -72,11 +72,11 @@ class Settings:
         How many sets the frequencies of a node count for.
     rare, decided : float
         Frequencies below the one are not kept, and above the other are not worth a split.
+    local_share : float
+        Work of the search for better classifiers, in units of the other: a better one saves more
+        than that where much is open, and where little is open it is over before.
     swap_work : int
-        Swaps tried around an incumbent, times points.
-    swap_after : float
-        Operations before the first swaps, which take about as many: most problems are solved by
-        then.
+        Swaps tried around a classifier, times points.
     levels : tuple of float
         Costs of missing an anchor, from nothing to too much, that the first incumbents are read
         from.
@@ -107,6 +107,6 @@ class Settings:
     recourse_age: int = 20
     rare: float = 1e-3
     decided: float = 0.9
+    local_share: float = 0.2
     swap_work: int = 40_000
-    swap_after: float = 1e8
     levels: tuple[float, ...] = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1e9)

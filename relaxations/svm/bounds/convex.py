@@ -19,10 +19,10 @@ from ..dual import (
 )
 from ..solvers import NodeSolver
 
-__all__ = ["ConvexBound", "Solved"]
+__all__ = ["OVERHEAD", "ConvexBound", "Solved"]
 
 _CHUNKS = 40
-_OVERHEAD = 2e5
+OVERHEAD = 2e5  # of a solve, in floating-point operations
 _ROWS = 40  # per variable, in a chunk: between two chunks it is seen whether D has no bound
 
 
@@ -99,7 +99,7 @@ class ConvexBound:
             if patience.expired():
                 break
             extrapolate(dual, point, before, target)
-        self.operations += _OVERHEAD + (rows - before_rows) * float(len(dual.p))
+        self.operations += OVERHEAD + (rows - before_rows) * float(len(dual.p))
         if bound >= self._hopeless:
             bound = np.inf
         return Solved(bound, point.t, point.F, intercept(dual, point), rows)
