@@ -36,6 +36,7 @@ _LARGEST = 1e100  # of the kernel matrix: products with costs and multipliers mu
 _SCALE_X = "scale the features, for example with sklearn.preprocessing.StandardScaler"
 _LARGE = 1e6  # entries of the kernel matrix beyond this are better left as they are
 _SMALL_RANK = 0.2  # of the number of points: then products with a factor are the cheaper ones
+_BLURRED = 0.1  # rounding of a margin, which is one, beyond which it says nothing
 _CHECK_SHARE = 0.1  # of the time limit, at most, goes into looking for contradictions beforehand
 
 
@@ -222,6 +223,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
         x = self.result_.x
         assert x is not None
         decision = instance.decision(x)
+        _check_rounding(instance, x)
         margins = (coded.signs[order] * decision)[len(training) :]
         self.rates_: list[RateReport] = report(asked, margins)
         _check_rates(self.rates_)
@@ -485,6 +487,16 @@ def _polish(problem: CSVMProblem, result: Result, gap: float, patience: Patience
     polished = result.improved(x, objective, violation, Tolerance(relative=gap))
     # The last digit is not worth a proof.
     return result if result.optimal and polished.status is Status.FEASIBLE else polished
+
+
+def _check_rounding(instance: Instance, x: np.ndarray) -> None:
+    """Whether margins are known: another order of summation must not change who is right."""
+    rounding = instance.rounding(x)
+    if rounding > _BLURRED:
+        raise RuntimeError(
+            f"the margins of a classifier are known to within {rounding:.3g} only, since entries "
+            f"of the kernel matrix cancel each other: none was proven to have the rates; {_SCALE_X}"
+        )
 
 
 def _check_rates(rates: list[RateReport]) -> None:

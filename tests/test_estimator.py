@@ -502,3 +502,16 @@ def test_a_conflict_is_told_only_where_rounding_leaves_no_doubt(size, told):
     asked = requirements(parse_constraints("accuracy>=1"), y, np.ones(2), threshold="none")
     found = Feasibility(np.full((2, 2), size), y).find_conflict(asked, 5.0)
     assert (found is not None) == told
+
+
+def test_margins_that_rounding_decides_about_are_not_promised():
+    """Entries of 1e18: the same point gets another sign in another order of summation."""
+    X = 100.0 * np.array([[-2, -2], [-2, -2], [-2, -3], [-1, -3], [-4, -4], [-2, -1], [-4, -1],
+                          [-3, -1], [0, 3], [-1, -3], [2, 1], [4, 3], [-1, -2]])
+    y = np.array([1, -1, -1, -1, -1, -1, -1, -1, -1, 1, 1, -1, -1])
+    model = CSVM(
+        constraints=["accuracy>=0.6", "tpr>=0.6"], C=33.3, kernel="poly", gamma=3.9323125656690396,
+        threshold="none",
+    )
+    with pytest.raises(RuntimeError, match="scale the features"):
+        model.fit(X, y, anchors=np.array([0, 2, 3, 6, 7, 11]))

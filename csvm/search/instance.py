@@ -8,7 +8,7 @@ import numpy as np
 
 from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.dual import Dual
-from relaxations.svm.gram import Gram, dense, factored, times
+from relaxations.svm.gram import Gram, block, dense, factored, times
 
 __all__ = ["ENFORCED", "FREE", "GIVEN_UP", "Instance", "slack_costs"]
 
@@ -127,6 +127,13 @@ class Instance:
         t, out = np.append(x[: self.n], [0.0, 0.0]), np.empty(self.n + 2)
         times(self.gram, t, out)
         return 0.5 * out[: self.n] + x[self.n]
+
+    def rounding(self, x: np.ndarray) -> float:
+        """How far another order of summation may move an anchor's decision value."""
+        used = np.flatnonzero(x[: self.n])
+        terms = np.abs(block(self.gram, self.anchors(), used)) @ np.abs(x[used])
+        size = 0.5 * float(terms.max(initial=0.0)) + abs(float(x[self.n]))
+        return used.size * float(np.finfo(float).eps) * size
 
     def kept(self, x: np.ndarray) -> np.ndarray:
         """Which anchors have margin one, up to 1e-6."""

@@ -107,6 +107,6 @@ class Settings:
     recourse_age: int = 20
     rare: float = 1e-3
     decided: float = 0.9
-    local_share: float = 0.2
+    local_share: float = 0.1
     swap_work: int = 40_000
     levels: tuple[float, ...] = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1e9)

@@ -88,11 +88,12 @@ def times(gram: Gram, t: np.ndarray, out: np.ndarray) -> None:
     add_rows(gram, index, t[index], index.size, out)
 
 
-def block(gram: Gram, index: np.ndarray) -> np.ndarray:
-    """K between these variables."""
+def block(gram: Gram, index: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
+    """K between these variables, or between them and others."""
+    others = index if others is None else others
     if gram.Z.shape[1] == 0:
-        return gram.K[np.ix_(index, index)]
-    return gram.Z[index] @ gram.Z[index].T
+        return gram.K[np.ix_(index, others)]
+    return gram.Z[index] @ gram.Z[others].T
 
 
 def rows_times(gram: Gram, index: np.ndarray, factor: np.ndarray) -> np.ndarray:
