@@ -90,8 +90,8 @@ class Settings:
     sharpness: float = 6.0
     round_every: int = 10
     chances: tuple[Chance, ...] = (
-        Chance(2e7, 0.5, "drop", 1), Chance(1e9, 0.0, "recourse", 1),
-        Chance(1e10, 0.0, "recourse", 20),
+        Chance(2e7, 0.5, "drop", 1), Chance(2e8, 0.5, "recourse", 1),
+        Chance(1e9, 0.0, "recourse", 1), Chance(1e10, 0.0, "recourse", 20),
     )
     most_dense: int = 3_000
     begin_with: str = "convex"
