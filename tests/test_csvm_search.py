@@ -11,6 +11,7 @@ from bnb.problem import Goal
 from csvm.search import Chance, CSVMProblem, Instance, Settings
 from csvm.search.drop import DropSearch
 from csvm.search.recourse import RecourseSearch
+from relaxations.patience import FOR_EVER
 from relaxations.svm.dual import Effort, Point, certified_value
 from relaxations.svm.solvers import AutoSolver, SMOSolver
 
@@ -329,3 +330,44 @@ def test_what_is_hopeless_does_not_depend_on_where_the_origin_is(as_factor):
         for Z in (X, X + 100.0)
     ]
     assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+def noisy_instance(seed, m=9):
+    """Overlapping classes, and a rate on each of them: many local optima."""
+    rng = np.random.default_rng(seed)
+    y = np.tile([1.0, -1.0], 20)
+    X = rng.normal(size=(40, 2)) + 0.3 * y[:, None]
+    K = np.exp(-0.5 * ((X[:, None] - X[None]) ** 2).sum(-1))
+    rates = np.array([y[-m:] > 0, y[-m:] < 0], float)
+    return Instance(K, y, np.ones(40 - m), rates, rates.sum(axis=1) - [1.0, 2.0])
+
+
+def test_local_search_finds_what_the_sweep_misses():
+    """Nearly always the optimum, never anything that breaks a rate."""
+    missed = mended = 0
+    for seed in range(12):
+        problem = CSVMProblem(noisy_instance(seed))
+        optimum = enumerate_node(problem.instance) * (1 + 1e-6)
+        value, x = problem.finder.sweep(FOR_EVER)
+        missed += value > optimum
+        work = problem.finder.operations + 1e8
+        while value > optimum:
+            found = problem.finder.improve(Goal(incumbent=x, objective=value), work)
+            if not found:
+                break
+            worse, (_, x) = value, found[0]
+            value, violation = problem.check(x)
+            assert value < worse and violation <= 1e-6
+            mended += value <= optimum
+    assert missed >= 4
+    assert mended >= missed - 1
+
+
+def test_local_search_keeps_to_its_share_of_the_work():
+    problem = CSVMProblem(random_instance(3))
+    value, x = problem.finder.sweep(FOR_EVER)
+    spent = problem.finder.operations
+    assert problem.finder.improve(Goal(incumbent=x, objective=value), spent) == []
+    assert problem.finder.operations == spent
+    problem.finder.improve(Goal(incumbent=x, objective=value), spent + 1.0)
+    assert problem.finder.operations > spent

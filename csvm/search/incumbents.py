@@ -122,7 +122,9 @@ class Finder:
             return []
         if goal.objective < self._around - 1e-9 * abs(goal.objective):
             self._around = goal.objective
-            self._walk = self._explore(goal.incumbent, goal.objective, goal.patience)
+            self._walk = self._explore(
+                goal.incumbent, goal.objective, goal.patience, goal.seed
+            )
         while self.operations < work and not goal.expired():
             objective, x = next(self._walk, (np.inf, None))
             if x is None:
@@ -153,13 +155,13 @@ class Finder:
                     break
 
     def _explore(
-        self, x: np.ndarray, objective: float, patience: Patience
+        self, x: np.ndarray, objective: float, patience: Patience, seed: int
     ) -> Iterator[tuple[float, np.ndarray]]:
         """Descend; then for ever release some anchors at random, and descend from there."""
         for better in self.descend(x, objective, patience):
             objective, x = better
             yield better
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(seed)
         binding = self._binding(x)
         while binding.size:
             size = min(int(rng.integers(*_KICK)), binding.size)
