@@ -7,6 +7,7 @@ rates         true positive and true negative rate at once
 rates-full    two rates, three, and the true positive rate in three groups, at the paper's full
               size, costs per point
 points        one rate at full size with smooth, linear and rough kernels, costs per point
+large         thousands of points: random ones, pageBlocks without compression, a linear kernel
 portfolios    OR-Library port1 … port5, at most ten assets
 subset        best-subset regression on scikit-learn's diabetes data
 qplib         mixed-integer convex QPs of QPLIB
@@ -21,7 +22,8 @@ from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_diabetes, make_classification
+from sklearn.preprocessing import StandardScaler
 
 import bnb
 import csvm
@@ -45,6 +47,7 @@ PAPER = (
 WISCONSIN_BUDGET = 15  # its own target leaves nothing to give up
 WEIGHTS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 QPLIB = ("QPLIB_3871", "QPLIB_3980", "QPLIB_3913")
+MADE = "made"
 SMALL_SHARE = 0.15  # of a sample's anchors may be given up: Hoeffding's term would allow none
 
 
@@ -87,6 +90,12 @@ def digest(*parts: object) -> str:
     return state.hexdigest()
 
 
+def made(points: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """So many standardised points with noisy labels, every fifth of them positive."""
+    X, y = make_classification(points, 20, weights=[0.8], flip_y=0.05, random_state=0)
+    return StandardScaler().fit_transform(X), np.where(y > 0, 1.0, -1.0)
+
+
 @dataclass(frozen=True)
 class Sample:
     """A CSVM on (a part of) the first training fold of a data set.
@@ -94,7 +103,7 @@ class Sample:
     Parameters
     ----------
     data : str
-        The data set.
+        The data set, or random points; see `made`.
     C : float
     gamma : float
         0 for the linear kernel.
@@ -133,7 +142,7 @@ class Sample:
 
     def rows(self) -> tuple[np.ndarray, np.ndarray, int]:
         """Points and labels, those that train first, and their number."""
-        X, y = first_fold(self.data)
+        X, y = made(self.points) if self.data == MADE else first_fold(self.data)
         X, y = X[: self.points], y[: self.points]
         half = len(y) // 2
         # Negative anchors bind nothing unless the true negative rate counts.
@@ -258,6 +267,15 @@ def points() -> Iterator[Instance]:
             yield Sample(data, c, gamma, budget=budget, per_class=False).instance("points")
 
 
+def large() -> Iterator[Instance]:
+    for points in (2_000, 5_000):
+        yield Sample(MADE, 1.0, 0.05, points, per_class=False, share=0.05).instance("large")
+    yield Sample(MADE, 1.0, 0.0, 20_000, per_class=False, share=0.05).instance("large")
+    for C in (1.0, 32.0):
+        for gamma in (2.0**-5, 2.0**-3, 2.0**-1):
+            yield Sample("pageBlocks", C, gamma).instance("large")
+
+
 def portfolios() -> Iterator[Instance]:
     files = {f"port{k}": instance_file(f"port{k}.txt") for k in range(1, 6)}
     markets = {name: load_portfolio(path) for name, path in files.items() if path is not None}
@@ -312,7 +330,7 @@ def qplib() -> Iterator[Instance]:
 
 FAMILIES: dict[str, Callable[[], Iterator[Instance]]] = {
     "linear": linear, "rbf": rbf, "paper": paper, "budgets": budgets, "rates": rates,
-    "rates-full": rates_full, "points": points,
+    "rates-full": rates_full, "points": points, "large": large,
     "portfolios": portfolios, "subset": subset, "qplib": qplib,
 }
 

@@ -406,10 +406,12 @@ class _Table:
         right = np.vstack([self._KFA, np.ones(ridge.size)]).T
         solved = cho_solve(factor, right, check_finite=False).T
         e, rho = solved[-1], solved[:-1]
-        rho = rho + ((1.0 - rho.sum(axis=1)) / e.sum())[:, None] * e
-        mixed = self._KFA @ rho.T
-        inner = rho @ (self._KAA @ rho.T) + (rho * ridge) @ rho.T
-        return rho, self._KFF - mixed - mixed.T + inner
+        extra = (1.0 - rho.sum(axis=1)) / e.sum()
+        rho = rho + extra[:, None] * e
+        # K_AA with the ridge times rho_k is K_Ak + extra_k, and rho_j sums to one: of the products
+        # rho_j'K_AA rho_k and -rho_j'K_Ak only extra_k is left.
+        residuals = self._KFF - self._KFA @ rho.T + extra
+        return rho, 0.5 * (residuals + residuals.T)
 
     def _needs(self, R: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How far sets may push each place below and above its mean."""
