@@ -71,7 +71,7 @@ class MIQP(Problem):
     Notes
     -----
     Rows x_j ≤ u_j z_j with binary z_j are recognised as switches and get perspective terms, pure
-    binaries get a diagonal shift, both by `relaxations.convexify`.
+    binaries get a diagonal shift, both by `relaxations.qp.convexify`.
 
     Examples
     --------

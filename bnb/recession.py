@@ -9,7 +9,7 @@ import scipy.optimize
 import scipy.sparse as sp
 
 from relaxations import OutOfTimeError, Patience
-from relaxations.exact import Row, dot, eliminate, exact_rows
+from relaxations.qp.exact import Row, dot, eliminate, exact_rows
 
 _ZERO = 1e-7
 """What the linear program's answer may be off by; what is smaller is tried as zero."""

@@ -24,7 +24,7 @@ from relaxations import (
     Patience,
     certified_split,
 )
-from relaxations.convexify import BINARY, PLAIN, SWITCHED
+from relaxations.qp.convexify import BINARY, PLAIN, SWITCHED
 
 from .problem import Goal
 from .structure import cardinality, is_definite, is_diagonal
@@ -222,7 +222,7 @@ def free_curvature(
     """Curvature s that can be taken out of P for variables without finite bounds.
 
     About the largest s with P − 2s·diag(unbounded) ⪰ 0, less a margin; it makes certified bounds
-    finite (see `relaxations.certificate`). Zero where P has none to give.
+    finite (see `relaxations.qp.certificate`). Zero where P has none to give.
     """
     square = np.zeros(P.shape[0])
     used = np.flatnonzero(np.diff(P.indptr) > 0)

@@ -1,12 +1,12 @@
 """Convex node problems and certified lower bounds. Knows nothing of trees or estimators."""
 
-from .certificate import Certifier
-from .convexify import Convexification, Convexifier, Lifted, certified_split
-from .osqp_workspace import OSQPWorkspace
 from .patience import OutOfTimeError, Patience
-from .perspective import PerspectiveWorkspace, workspace_for
-from .qp import QP, Pairs, Solution
-from .reduced import ReducedSolver
+from .qp.certificate import Certifier
+from .qp.convexify import Convexification, Convexifier, Lifted, certified_split
+from .qp.model import QP, Pairs, Solution
+from .qp.osqp_workspace import OSQPWorkspace
+from .qp.perspective import PerspectiveWorkspace, workspace_for
+from .qp.reduced import ReducedSolver
 
 __all__ = [
     "QP",

@@ -17,7 +17,7 @@ from relaxations import (
     ReducedSolver,
     certified_split,
 )
-from relaxations.convexify import BINARY, PLAIN, SWITCHED
+from relaxations.qp.convexify import BINARY, PLAIN, SWITCHED
 
 
 def random_qp(rng, n, m):

@@ -11,7 +11,7 @@ homogeneous in (x, z), so the minimum is at an end of z's interval, with value
 z·(g_z − Σ_{m∈M(z)} h_m), h_m = max_{low ≤ t ≤ high} (−g_m t − d_m t²).
 Nothing is assumed of x̂ and y: a bad pair only gives a weak bound. The rounding error of the
 evaluation is bounded and subtracted. Where a variable has neither an end nor curvature, x̂ and y are
-first balanced exactly (`relaxations.balance`); if that fails there is no bound.
+first balanced exactly (`relaxations.qp.balance`); if that fails there is no bound.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from .balance import UNIT as _UNIT
 from .balance import Balanced, Balancer
-from .qp import QP
+from .model import QP
 
 _NOISE = (1e-8, 1e-5, 1.0)
 """If multipliers cannot be balanced, those below this share of the largest are taken for zeros."""

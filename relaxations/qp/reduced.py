@@ -6,9 +6,9 @@ import clarabel
 import numpy as np
 import scipy.sparse as sp
 
+from ..patience import FOR_EVER, OutOfTimeError, Patience
 from .certificate import Certifier
-from .patience import FOR_EVER, OutOfTimeError, Patience
-from .qp import QP, Solution
+from .model import QP, Solution
 
 
 class ReducedSolver:

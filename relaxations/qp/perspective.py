@@ -7,7 +7,7 @@ plain variables, projected on their bounds, a switch z and its variables x_m are
 
 For fixed z each x_m has a closed form, t = x_m/z = clip(ρv/(ρz + 2d), low, high), and the
 derivative in z is increasing, so a bracketed root search finds z. The multipliers are certified
-by `relaxations.certificate` like anybody else's.
+by `relaxations.qp.certificate` like anybody else's.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from ..patience import FOR_EVER, Patience
 from .certificate import Certifier
+from .model import QP, Solution
 from .osqp_workspace import OSQPWorkspace
-from .patience import FOR_EVER, Patience
-from .qp import QP, Solution
 
 _CHUNK = 50
 _MAX_CHUNKS = 60

@@ -6,10 +6,10 @@ import numpy as np
 import osqp
 import scipy.sparse as sp
 
-from . import interruptible
+from .. import interruptible
+from ..patience import FOR_EVER, Patience
 from .certificate import Certifier
-from .patience import FOR_EVER, Patience
-from .qp import QP, Solution
+from .model import QP, Solution
 
 _INFINITY = 1e20
 _LADDER = ((1e-4, 500), (1e-6, 2000), (1e-8, 6000))

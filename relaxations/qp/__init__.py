@@ -1,0 +1,1 @@
+"""Convex QPs with switches: solvers, rewritten objectives, and bounds that any multipliers give."""
