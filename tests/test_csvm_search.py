@@ -371,3 +371,36 @@ def test_local_search_keeps_to_its_share_of_the_work():
     assert problem.finder.operations == spent
     problem.finder.improve(Goal(incumbent=x, objective=value), spent + 1.0)
     assert problem.finder.operations > spent
+
+
+def test_rates_that_others_imply_are_not_searched():
+    """They still count where a solution is checked."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), np.tile([1.0, -1.0], 15)
+    of = np.array([y[-10:] > 0, y[-10:] < 0, np.ones(10)], float)
+    for spare, kept in ((4.0, 2), (3.0, 3)):  # of the accuracy, beside 2 and 2
+        data = Instance(X @ X.T, y, np.ones(20), of, [3.0, 3.0, 10.0 - spare])
+        assert len(data.budgets) == kept
+        assert list(data.exact) == ([True, True] if kept == 2 else [False] * 3)
+    twice = Instance(X @ X.T, y, np.ones(20), of[[0, 0, 1]], [4.0, 4.0, 3.0])
+    assert len(twice.budgets) == 2
+    wrong = Instance(X @ X.T, y, np.ones(20), of, [4.0, 3.0, 7.0])
+    constant = np.append(np.zeros(30), 1.0)  # misses all negative anchors
+    assert wrong.check(constant)[1] == 2.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_dropping_implied_rates_changes_no_optimum(seed):
+    rng = np.random.default_rng(seed)
+    data = noisy_instance(seed, 6)
+    of = np.vstack([data.weights, rng.integers(0, 3, (2, 6)).astype(float)])
+    of[2, of[2] == 0] = 1.0
+    required = np.array([*(data.weights.sum(axis=1) - data.budgets), *(0.5 * of[2:].sum(axis=1))])
+    K = data.gram.K[: data.n, : data.n]
+    all_of_them = Instance(K, data.p[: data.n], data.cost, of, required)
+    best = min(
+        convex_value(data, np.array(kept)) for kept in product([True, False], repeat=6)
+        if np.all(of @ np.array(kept) >= required - 1e-9)
+    )
+    result = solve(CSVMProblem(all_of_them), branching="first", gap=1e-6)
+    assert result.objective == pytest.approx(best, rel=1e-5)

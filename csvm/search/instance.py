@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import numpy as np
+from scipy.optimize import linprog
 
 from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.dual import Dual
@@ -72,7 +73,8 @@ class Instance:
     p, lo, hi : ndarray (n + 2,)
         Linear term and box of the dual with all anchors left out; see `relaxations.svm.dual`.
     weights, budgets : ndarray
-        In units of the heaviest anchor; a budget is what may be given up.
+        In units of the heaviest anchor; a budget is what may be given up. Without rates that the
+        others imply.
     exact : ndarray of bool (L,)
         Rates of unit weights that share no anchor; see `relaxations.svm.bounds.drop`.
     hopeless : float
@@ -92,12 +94,16 @@ class Instance:
         weights = np.asarray(weights, dtype=float)
         unit = weights.max(axis=1)
         unit[unit == 0.0] = 1.0
-        self.weights = np.ascontiguousarray(weights / unit[:, None])
-        self.budgets = self.weights.sum(axis=1) - np.asarray(required, dtype=float) / unit
+        weights = weights / unit[:, None]
+        budgets = weights.sum(axis=1) - np.asarray(required, dtype=float) / unit
+        # Of unit weights no fraction can be given up, and only a whole budget can be used up.
+        whole = np.all((weights == 0) | (weights == 1), axis=1)
+        budgets[whole] = np.floor(budgets[whole] + _ROUNDING)
+        self._asked = weights, budgets
+        needed = _needed(weights, budgets)
+        self.weights, self.budgets = np.ascontiguousarray(weights[needed]), budgets[needed]
         alone = (self.weights > 0).sum(axis=0) <= 1
         self.exact = np.all((self.weights == 0) | ((self.weights == 1) & alone), axis=1)
-        # Of unit weights no fraction can be given up, and only a whole budget can be used up.
-        self.budgets[self.exact] = np.floor(self.budgets[self.exact] + _ROUNDING)
         # In units of the data: margins of one between two points at distance d need ||w|| = 2 / d.
         # Of solutions above it nothing is claimed, and `check` takes none.
         self.hopeless = _HOPELESS * (1.0 / _spread(self.gram, n) + self.cost.sum())
@@ -147,7 +153,7 @@ class Instance:
         short = np.maximum(1.0 - margin[self.first :], 0.0)
         order = np.argsort(-short)
         violation = 0.0
-        for row, budget in zip(self.weights, self.budgets, strict=True):
+        for row, budget in zip(*self._asked, strict=True):
             over = np.cumsum(row[order]) > budget + _ROUNDING
             if over.any():
                 violation = max(violation, float(short[order[np.argmax(over)]]))
@@ -193,6 +199,24 @@ class Instance:
         if np.isfinite(b_u):
             p[-1], lo[-1] = b_u, -np.inf
         return Dual(self.gram, p, lo, hi)
+
+
+def _needed(weights: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+    """The rates that are not implied by the others (of equal ones, the last).
+
+    A rate is implied if no set within the other budgets, not even of fractions of anchors,
+    exceeds its own.
+    """
+    needed = np.arange(len(budgets))
+    for rate in range(len(budgets)):
+        others = needed[needed != rate]
+        shares = np.any((weights[others] > 0) & (weights[rate] > 0))
+        if not shares or (budgets[others] < 0).any():
+            continue
+        most = linprog(-weights[rate], A_ub=weights[others], b_ub=budgets[others], bounds=(0, 1))
+        if most.status == 0 and -most.fun <= budgets[rate] + _ROUNDING:
+            needed = others
+    return needed
 
 
 def _spread(gram: Gram, n: int) -> float:
