@@ -9,12 +9,14 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import bnb
+from csvm.search import CSVMProblem, Settings
 
 from .families import Instance, Sample
 from .instances import portfolio_problem, random_portfolio
@@ -222,9 +224,10 @@ def warm_up() -> None:
     """Compile before any clock runs."""
     bnb.solve_miqp([[1.0]], [0.0], binary=[0])
     bnb.solve(portfolio_problem(*random_portfolio(20, 20), 0.9, k=5), time_limit=60)
-    for rates in (1, 2):
-        problem = Sample("wisconsin", 1.0, 1.0, 60, rates=rates).arrays().problem()
-        bnb.solve(problem, branching="first", time_limit=60)
+    for rates, gamma, search in product((1, 2), (0.0, 1.0), ("convex", "drop", "recourse")):
+        instance = Sample("wisconsin", 1.0, gamma, 60, rates=rates).problem().instance
+        settings = Settings(begin_with=search, chances=(), local_share=10.0)
+        bnb.solve(CSVMProblem(instance, settings=settings), branching="first", time_limit=60)
 
 
 class _Clock:
