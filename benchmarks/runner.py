@@ -227,7 +227,7 @@ def warm_up() -> None:
     for rates, gamma, search in product((1, 2), (0.0, 1.0), ("convex", "drop", "recourse")):
         instance = Sample("wisconsin", 1.0, gamma, 60, rates=rates).problem().instance
         settings = Settings(begin_with=search, chances=(), local_share=10.0)
-        bnb.solve(CSVMProblem(instance, settings=settings), branching="first", time_limit=60)
+        bnb.solve(CSVMProblem(instance, settings=settings), branching="first", node_limit=10)
 
 
 class _Clock:
