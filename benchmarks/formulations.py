@@ -98,7 +98,7 @@ def attained(data: Arrays) -> float:
         raise ValueError("no anchor may be given up, or the heuristics found nothing: no level")
     x = found.solutions[0][1]
     found = problem.finder.descend(x, problem.check(x)[0], FOR_EVER)
-    return min(objective for objective, _ in found)
+    return min((objective for objective, _ in found), default=problem.check(x)[0])
 
 
 def tight_constants(data: Arrays, level: float) -> np.ndarray:
