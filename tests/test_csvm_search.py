@@ -1,6 +1,7 @@
 """The constrained SVM search against enumeration of all z."""
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -404,3 +405,26 @@ def test_dropping_implied_rates_changes_no_optimum(seed):
     )
     result = solve(CSVMProblem(all_of_them), branching="first", gap=1e-6)
     assert result.objective == pytest.approx(best, rel=1e-5)
+
+
+@pytest.mark.parametrize("as_factor", [False, True])
+def test_multipliers_that_cancel_do_not_make_an_objective_too_small(as_factor):
+    """Kt is then rounding alone, and ||w||^2 = t'Kt / 4 came out as -158,605 once."""
+    rng = np.random.default_rng(0)
+    negative = 0
+    for _ in range(50):
+        Z = rng.normal(size=(10, 2))
+        y = np.array([1.0, -1.0] * 5)
+        null = np.linalg.svd(Z.T)[2][2:].T
+        t = 1e12 * null @ rng.normal(size=8)
+        data = Instance(
+            Z if as_factor else Z @ Z.T, y, np.ones(6), np.ones((1, 4)), np.ones(1),
+            is_factor=as_factor,
+        )
+        w = [sum(Fraction(z) * Fraction(v) for z, v in zip(column, t, strict=True)) / 2
+             for column in Z.T]
+        exact = float(sum(v * v for v in w))
+        raw = 0.5 * float(t @ data.decision(np.append(t, 0.0)))
+        negative += raw < 0.0
+        assert data.check(np.append(t, 0.0))[0] >= exact
+    assert negative or as_factor  # else there was nothing to guard against

@@ -158,8 +158,18 @@ class Instance:
             if over.any():
                 violation = max(violation, float(short[order[np.argmax(over)]]))
         norm = 0.5 * float(x[: self.n] @ (decision - x[self.n]))
-        objective = norm + float(self.cost @ slack)
+        objective = max(norm, 0.0) + float(self.cost @ slack) + self._doubt(x)
         return objective, violation if objective < self.hopeless else np.inf
+
+    def _doubt(self, x: np.ndarray) -> float:
+        """How much smaller than the objective a sum in floating point may come out.
+
+        Large multipliers that cancel in Kt leave nothing but rounding, even a negative ||w||^2.
+        """
+        t, size = x[: self.n], np.sqrt(self.gram.diag[: self.n])
+        reach = 0.5 * float(np.abs(t) @ size)  # |Kt|_i / 2 is at most this times size_i
+        eps = np.count_nonzero(t) * float(np.finfo(float).eps)
+        return eps * reach * (reach + float(self.cost @ size[: self.first]))
 
     def propagate(self, status: np.ndarray) -> np.ndarray | None:
         """Enforce anchors that no longer fit a budget; what is left, None if overdrawn."""
