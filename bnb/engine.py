@@ -352,7 +352,7 @@ class _Search:
         return found.bound
 
     def _search(self) -> RestartError | None:
-        """Work on the open nodes; a problem that asks for it begins anew from its root."""
+        """Work on the open nodes; a problem that asks for it goes on with another tree."""
         try:
             if self.options.threads == 1:
                 self._run_serial()
@@ -360,10 +360,12 @@ class _Search:
                 self._run_threads()
         except RestartError as restart:
             self.queue = NodeQueue(self.options.selection)
-            self.settled, self.explored, self.current = math.inf, 0.0, None
+            self.settled, self.explored, self.current = restart.settled, 0.0, None
             self.root_bound = restart.bound
-            self.created += 1
-            self.queue.push(Node(self.problem.root(), restart.bound, number=self.created))
+            for state, bound in restart.children:
+                self.created += 1
+                weight = 1.0 / len(restart.children)
+                self.queue.push(Node(state, bound, number=self.created, weight=weight))
             for source, x in restart.solutions:
                 self._offer(source, x)
             return restart

@@ -121,19 +121,26 @@ class Goal:
 
 
 class RestartError(Exception):
-    """Raised by `evaluate` to search the whole problem anew, by what was learned so far.
+    """Raised by `evaluate` to go on with another tree of the whole problem.
 
     Parameters
     ----------
     bound : float
         Certified bound on the whole problem.
     solutions : list of (source letter, x)
+    children : list of Child
+        What is still open in that tree.
+    settled : float
+        The smallest bound of everything that it has cut off or closed.
     """
 
-    def __init__(self, bound: float, solutions: list[tuple[str, np.ndarray]]) -> None:
-        super().__init__("the search begins anew")
-        self.bound = bound
-        self.solutions = solutions
+    def __init__(
+        self, bound: float, solutions: list[tuple[str, np.ndarray]], children: list[Child],
+        settled: float,
+    ) -> None:
+        super().__init__("the search goes on with another tree")
+        self.bound, self.solutions = bound, solutions
+        self.children, self.settled = children, settled
 
 
 class UnboundedError(Exception):

@@ -29,6 +29,11 @@ class DropSearch:
         self._split = np.zeros((instance.m, instance.m))
         self.games = 0
 
+    @property
+    def rounds(self) -> int:
+        """Rounds of all games."""
+        return self._game.rounds
+
     def evaluate(self, node: Node, goal: Goal) -> Evaluation:
         """Bound a node, decide what the bound decides, and test the children of its best split.
 

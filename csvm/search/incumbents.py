@@ -1,4 +1,4 @@
-"""Feasible classifiers found on the way: alternation, soft margins, local search.
+"""Feasible classifiers found on the way: greedy releases, alternation, local search.
 
 All of them choose which anchors to keep, solve the convex problem that enforces exactly these, and
 read a classifier from its multipliers: slid, or scaled, until the rates hold.
@@ -26,7 +26,10 @@ _SATISFIED = 1.0 - 1e-12
 _ROUNDS = 100
 _ROWS = 400  # per variable, that a convex problem may take: heuristics need no proof
 _TOL = 1e-6  # violation at which one counts as solved
-_KICK = (2, 7)  # anchors released at random: from two to six
+_ROUGH = 1e-4  # the same where only the order of the multipliers matters
+_BATCHES = 24  # parts in which a budget is used up
+_NEARBY = 1.02  # classifiers that are dearer than this are not worth a descent
+_DEAREST = 256.0  # largest cost of missing an anchor, in units of the points' mean cost
 
 
 class Finder:
@@ -43,10 +46,12 @@ class Finder:
         self._in = instance
         self._solver = solver
         self._settings = settings
+        self._unit = float(instance.cost.mean()) if instance.cost.size else 1.0
         self._rounded = 0
         self._around = np.inf  # objective of the classifier that the local search is at
         self._walk: Iterator[tuple[float, np.ndarray]] = iter(())
         self.operations = 0.0
+        self._last = 0.0  # operations by which the last better classifier was found
 
     def round(
         self, status: np.ndarray, slack: np.ndarray, t: np.ndarray, goal: Goal
@@ -98,46 +103,73 @@ class Finder:
         return best, best_x
 
     def sweep(self, patience: Patience) -> tuple[float, np.ndarray | None]:
-        """Alternation from soft margins in which a level says what missing an anchor costs."""
+        """Alternation from greedy releases, for several costs of missing an anchor.
+
+        With a cost that no multiplier reaches, dearer ones give the same.
+        """
         data, best, best_x = self._in, np.inf, None
-        at, nothing = data.anchors(), np.zeros(data.m, np.int8)
-        t = np.zeros(data.n + 2)
         for level in self._settings.levels:
-            dual = data.dual(np.ones(data.m, bool))
-            dual.hi[at] = np.minimum(dual.hi[at], level)
-            dual.lo[at] = np.maximum(dual.lo[at], -level)
-            F = self._solve(dual, t, np.inf, 1e-5, patience)
-            slack = self._slack(dual, t, F)
-            kept = self._best_kept(np.maximum(slack, -1.0) + 2.0, nothing)
+            kept, t = np.ones(data.m, np.bool_), np.zeros(data.n + 2)
+            largest = self._release(kept, t, level * self._unit, patience)
             value, x = self.alternate(kept, t, best, patience)
             if value < best:
                 best, best_x = value, x
-            if patience.expired():
+            if patience.expired() or largest < 0.5 * level * self._unit:
                 break
         return best, best_x
 
-    def improve(self, goal: Goal, work: float) -> list[tuple[str, np.ndarray]]:
-        """Go on with the local search around the incumbent, up to so many operations in all."""
+    def _release(
+        self, kept: np.ndarray, t: np.ndarray, cap: float, patience: Patience
+    ) -> float:
+        """Give up the anchors that cost most, a few at a time, until the budgets are used up.
+
+        Missing a kept anchor costs ``cap``, so that its multiplier tells what it costs also where
+        not all can be kept.  ``kept`` and ``t`` change in place; returns the largest multiplier
+        that was met.
+        """
+        data, at, largest = self._in, self._in.anchors(), 0.0
+        left = data.budgets - data.weights @ ~kept
+        batch = max(1, int(left.sum() / _BATCHES))
+        while True:
+            dual = data.dual(kept)
+            dual.hi[at], dual.lo[at] = np.minimum(dual.hi[at], cap), np.maximum(dual.lo[at], -cap)
+            F = self._solve(dual, t, np.inf, _ROUGH, patience)
+            force, slack = np.abs(t[at]), np.maximum(self._slack(dual, t, F), 0.0)
+            largest = max(largest, float(force.max(initial=0.0)))
+            # D falls by about this if j leaves: its slack is no longer paid, and w relaxes.
+            saved = force * (slack + 0.25 * force * data.gram.diag[at])
+            chosen = _dearest(saved, kept, data.weights, left, batch)
+            if not chosen.size or patience.expired():
+                return largest
+            kept[chosen] = False
+            left -= data.weights[:, chosen].sum(axis=1)
+
+    def improve(self, goal: Goal, operations: float) -> list[tuple[str, np.ndarray]]:
+        """Go on with the local search around the incumbent, with a share of all operations."""
         if goal.incumbent is None:
             return []
+        settings = self._settings
+        hopeful = min(settings.local_most * operations, 2.0 * self._last + settings.local_first)
+        work = max(settings.local_share * operations, hopeful)
         if goal.objective < self._around - 1e-9 * abs(goal.objective):
             self._around = goal.objective
             self._walk = self._explore(
                 goal.incumbent, goal.objective, goal.patience, goal.seed
             )
+        better: list[tuple[str, np.ndarray]] = []
         while self.operations < work and not goal.expired():
             objective, x = next(self._walk, (np.inf, None))
             if x is None:
                 break  # there is nothing to change
             if objective < self._around - 1e-9 * abs(objective):
-                self._around = objective
-                return [("L", x)]
-        return []
+                self._around, self._last = objective, self.operations
+                better = [("L", x)]
+        return better
 
     def descend(
-        self, x: np.ndarray, objective: float, patience: Patience, swaps: bool = True
+        self, x: np.ndarray, objective: float, patience: Patience
     ) -> Iterator[tuple[float, np.ndarray]]:
-        """Release an enforced anchor, or exchange one for one given up, while that helps.
+        """Release an enforced anchor, and choose anew what to keep, while that helps.
 
         Yields the best classifier so far after every trial, which ends as soon as its dual value
         passes the objective.
@@ -145,9 +177,9 @@ class Finder:
         improved = True
         while improved:
             improved = False
-            for kept, t in self._neighbours(x, patience, swaps):
-                bar = objective - 1e-7 * abs(objective)
-                value, found = self.alternate(kept, t, bar, patience)
+            for anchor in self._binding(x):
+                kept, t = self._without(x, anchor, patience)
+                value, found = self.alternate(kept, t, _below(objective), patience)
                 if found is not None:
                     objective, x, improved = value, found, True
                 yield objective, x
@@ -157,37 +189,32 @@ class Finder:
     def _explore(
         self, x: np.ndarray, objective: float, patience: Patience, seed: int
     ) -> Iterator[tuple[float, np.ndarray]]:
-        """Descend; then for ever release some anchors at random, and descend from there."""
+        """Descend; then for ever enforce some given-up anchors, release others, and descend."""
         for better in self.descend(x, objective, patience):
             objective, x = better
             yield better
         rng = np.random.default_rng(seed)
-        binding = self._binding(x)
-        while binding.size:
-            size = min(int(rng.integers(*_KICK)), binding.size)
-            kept, t = self._without(x, rng.choice(binding, size, replace=False), patience)
-            value, other = self.alternate(kept, t, np.inf, patience)
+        while self._in.m:
+            kept, t = self._redrawn(x, rng, patience)
+            value, other = self.alternate(kept, t, _NEARBY * objective, patience)
             yield objective, x
             if other is None:
                 continue
-            for found in self.descend(other, value, patience, swaps=False):
-                if found[0] < objective:
+            for found in self.descend(other, value, patience):
+                if found[0] < _below(objective):
                     objective, x = found
-                    binding = self._binding(x)
                 yield objective, x
 
-    def _neighbours(
-        self, x: np.ndarray, patience: Patience, swaps: bool
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Which anchors to keep instead, and multipliers to start from."""
-        for anchor in self._binding(x):
-            yield self._without(x, np.array([anchor]), patience)
-        if swaps:
-            kept, t = self._in.kept(x), np.append(x[: self._in.n], [0.0, 0.0])
-            for released, enforced in self._pairs(x, self._settings.swap_work // self._in.n):
-                other = kept.copy()
-                other[released], other[enforced] = False, True
-                yield other, t
+    def _redrawn(
+        self, x: np.ndarray, rng: np.random.Generator, patience: Patience
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What to keep if some anchors that are given up must stay, and multipliers there."""
+        kept, t = self._in.kept(x), np.append(x[: self._in.n], [0.0, 0.0])
+        lost = np.flatnonzero(~kept)
+        size = min(int(rng.integers(2, max(3, lost.size // 2) + 1)), lost.size)
+        kept[rng.choice(lost, size, replace=False)] = True
+        self._release(kept, t, self._unit * _DEAREST ** rng.random(), patience)
+        return kept, t
 
     def _binding(self, x: np.ndarray) -> np.ndarray:
         """Kept anchors that cost something, first those that by a guess save most: t_j^2 K_jj."""
@@ -196,9 +223,9 @@ class Finder:
         return np.argsort(-saved, kind="stable")[: np.count_nonzero(saved)]
 
     def _without(
-        self, x: np.ndarray, released: np.ndarray, patience: Patience
+        self, x: np.ndarray, released: int, patience: Patience
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What is best to keep where these anchors are given up, and the multipliers there."""
+        """What is best to keep where this anchor is given up, and the multipliers there."""
         data, kept, t = self._in, self._in.kept(x), np.append(x[: self._in.n], [0.0, 0.0])
         kept[released] = False
         dual = data.dual(kept)
@@ -230,16 +257,10 @@ class Finder:
         _choose(badness, status, self._in.weights, self._in.budgets, kept)
         return kept
 
-    def _pairs(self, x: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
-        """(released, enforced) within the budgets, the best guess first."""
-        data = self._in
-        slack = 1.0 - (data.p[: data.n] * data.decision(x))[data.first :]
-        pairs, guess = _swap_pairs(
-            x[data.first : data.n], slack, data.gram.diag[data.first : data.n], data.weights,
-            data.budgets, data.kept(x),
-        )
-        for a in np.argsort(guess, kind="stable")[:most]:
-            yield int(pairs[a, 0]), int(pairs[a, 1])
+
+def _below(objective: float) -> float:
+    """What counts as better than this."""
+    return objective - 1e-7 * abs(objective)
 
 
 @njit(nogil=True, cache=True)
@@ -343,28 +364,18 @@ def _choose(
 
 
 @njit(nogil=True, cache=True)
-def _swap_pairs(
-    t: np.ndarray, slack: np.ndarray, diag: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
-    kept: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (released, enforced) that respect the budgets, and a guess of what each costs."""
-    m = kept.size
-    left = budgets.copy()
-    for j in range(m):
-        if not kept[j]:
-            left -= weights[:, j]
-    pairs = np.empty((m * m, 2), np.int64)
-    guess = np.empty(m * m)
+def _dearest(
+    saved: np.ndarray, kept: np.ndarray, weights: np.ndarray, left: np.ndarray, most: int
+) -> np.ndarray:
+    """Kept anchors that fit what is left of the budgets together, those that save most first."""
+    left = left + 1e-9
+    chosen = np.empty(most, np.int64)
     count = 0
-    for o in range(m):
-        if not kept[o] or t[o] == 0.0:
-            continue
-        saved = 0.25 * t[o] ** 2 * diag[o]
-        for i in range(m):
-            if kept[i] or not np.all(weights[:, o] - weights[:, i] <= left + 1e-9):
-                continue
-            pairs[count, 0] = o
-            pairs[count, 1] = i
-            guess[count] = slack[i] ** 2 / max(diag[i], 1e-12) - saved
+    for j in np.argsort(-saved):
+        if count == most or saved[j] <= 0.0:
+            break
+        if kept[j] and np.all(weights[:, j] <= left):
+            left -= weights[:, j]
+            chosen[count] = j
             count += 1
-    return pairs[:count], guess[:count]
+    return chosen[:count]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+import threading
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-import bnb
-from bnb import Reason, Result
 from bnb.problem import Candidate, Child, Evaluation, Goal, Problem, RestartError
 from relaxations.svm.bounds.convex import ConvexBound
 from relaxations.svm.bounds.game import DropGame
@@ -23,22 +22,14 @@ from .incumbents import Finder
 from .instance import Instance
 from .node import Node
 from .recourse import RecourseSearch
+from .rival import Rival, Search
 from .settings import Settings
 
 __all__ = ["CSVMProblem"]
 
 
-_GAMES = {"convex": 0.0, "drop": 80.0, "recourse": 400.0}
-"""Operations of a game, in units of n^2."""
-
-
-class _Search(Protocol):
-    """One way to bound and split nodes."""
-
-    games: int
-
-    def evaluate(self, node: Node, goal: Goal) -> Evaluation:
-        """See `bnb.Problem.evaluate`."""
+_ROUND = {"convex": 0.0, "drop": 10.0, "recourse": 50.0}
+"""Operations of a round of a game, in units of n^2."""
 
 
 @dataclass
@@ -47,13 +38,15 @@ class _Plan:
 
     search: str  # the one in use
     chances: int = 0  # how many the others have had
+    rivals: dict[str, Rival] = field(default_factory=dict)
+    busy: threading.Lock = field(default_factory=threading.Lock)  # while a rival goes on
 
 
 class CSVMProblem(Problem):
     """Searches an `Instance`: by the plain convex bound, the drop bound, or that with recourse.
 
-    The search begins with the first of them.  After some work the others are tried on the root, and
-    again after more; if one has come further, the search begins anew with it.
+    The search begins with the first of them.  After some work, and again after more, another one
+    goes on beside it; once that has come further it takes over.
 
     Parameters
     ----------
@@ -84,7 +77,7 @@ class CSVMProblem(Problem):
         self._bound = ConvexBound(self._solver, self.instance.hopeless)
         self.finder = Finder(self.instance, self._solver, self.settings)
         self._convex = ConvexSearch(self.instance, self._bound, self.finder, self.settings)
-        self._searches: dict[str, _Search] = {"convex": self._convex}
+        self._searches: dict[str, Search] = {"convex": self._convex}
 
     def _has(self, name: str) -> bool:
         """Whether the instance can be searched so: games need the matrix.
@@ -94,9 +87,9 @@ class CSVMProblem(Problem):
         data = self.instance
         if data.is_factor:
             return name == "convex" or (name == "recourse" and data.n <= self.settings.most_dense)
-        return name in _GAMES
+        return name in _ROUND
 
-    def _make(self, name: str) -> _Search:
+    def _make(self, name: str) -> Search:
         """A search by games, with the copy of the matrix that they write to."""
         data = self.instance.with_matrix()
         # Any answer gives a valid bound: in a game the last digits are not worth an exact solver.
@@ -108,7 +101,7 @@ class CSVMProblem(Problem):
         recourse = RecourseGame(answers, data.gram, scratch, data.anchors())
         return RecourseSearch(data, self._convex, recourse, self.settings)
 
-    def _by(self, name: str) -> _Search:
+    def _by(self, name: str) -> Search:
         """The search of that name, made when it is first needed."""
         if name not in self._searches:
             self._searches[name] = self._make(name)
@@ -141,69 +134,63 @@ class CSVMProblem(Problem):
     def evaluate(self, state: Node, goal: Goal) -> Evaluation:
         """Bound a node, decide what can be decided, and split it."""
         node = replace(state, status=state.status.copy(), t=state.t.copy())
-        search = self._search(node, goal)
         before = self._counters()
-        found = search.evaluate(node, goal)
-        found.work = {what: n - before[what] for what, n in self._counters().items()}
+        solutions = self._give_chance(node, goal)
+        found = self._search(node, goal).evaluate(node, goal)
+        found.solutions += solutions
         if not goal.probe and found.candidates:
-            work = self.settings.local_share * self._operations()
-            found.solutions += self.finder.improve(goal, work)
+            found.solutions += self.finder.improve(goal, self._operations())
+        found.work = {what: n - before[what] for what, n in self._counters().items()}
         return found
 
     def _counters(self) -> dict[str, int]:
         games = sum(search.games for search in self._searches.values())
         return {"convex solves": self._bound.solves, "games": games}
 
-    def _search(self, node: Node, goal: Goal) -> _Search:
+    def _search(self, node: Node, goal: Goal) -> Search:
         """The search that is in use; a node on an interval of the intercept needs the drop bound.
 
         Without an incumbent only the convex search has something to aim at.
         """
-        self._give_chance(node, goal)
         name = "drop" if np.isfinite(node.b_u - node.b_l) else self._plan.search
         if name == "recourse" and not np.isfinite(goal.cutoff):
             name = "convex"
         return self._by(name)
 
     def _operations(self) -> float:
-        """Work done so far; a game takes as long as so many convex solves."""
+        """Work done so far, that of rivals included; a second takes about 1e9."""
         unit = float(self.instance.n) ** 2
-        games = sum(_GAMES[name] * search.games for name, search in self._searches.items())
-        return self._bound.operations + unit * games
+        rounds = sum(_ROUND[name] * search.rounds for name, search in self._searches.items())
+        return self._bound.operations + unit * rounds
 
-    def _give_chance(self, node: Node, goal: Goal) -> None:
-        """Let another search show what it can, and begin anew with it if it has come further."""
-        plan, chances = self._plan, self.settings.chances
-        if plan.chances == len(chances) or not np.isfinite(goal.cutoff) or goal.expired():
-            return
-        chance = chances[plan.chances]
-        if self._operations() < chance.operations:
-            return
-        plan.chances += 1
-        if chance.rival == plan.search or not self._has(chance.rival):
-            return
-        result = self._rival(chance.rival, chance.nodes, goal)
-        if result.bound > node.bound + chance.share * (goal.cutoff - node.bound):
-            plan.search = chance.rival
-            raise RestartError(
-                result.bound, [] if result.x is None else [("H", result.x)]
+    def _give_chance(self, node: Node, goal: Goal) -> list[tuple[str, np.ndarray]]:
+        """Let another search go on, and give way to it if it has come further.
+
+        Returns solutions that it has found.
+        """
+        plan = self._plan
+        if plan.chances == len(self.settings.chances) or not np.isfinite(goal.cutoff):
+            return []
+        chance = self.settings.chances[plan.chances]
+        own = self._operations() - sum(rival.work for rival in plan.rivals.values())
+        if own < chance.operations or goal.expired() or not plan.busy.acquire(blocking=False):
+            return []
+        try:
+            plan.chances += 1
+            if chance.rival == plan.search or not self._has(chance.rival):
+                return []
+            rival = plan.rivals.setdefault(chance.rival, Rival(self.root()))
+            pays = self.settings.behind if rival.bound < node.bound else 1.0
+            solutions = rival.go_on(
+                self._by(chance.rival), goal, self._operations,
+                pays * chance.effort * chance.operations,
             )
-
-    def _rival(self, name: str, nodes: int, goal: Goal) -> Result:
-        """The first nodes of another search."""
-        rival = CSVMProblem(
-            self.instance, self.node_solver, replace(self.settings, begin_with=name, chances=())
-        )
-        result = bnb.solve(
-            rival, branching="first", node_limit=nodes, start=goal.incumbent,
-            time_limit=max(goal.patience.seconds(), 1e-3), gap=goal.tolerance.relative,
-            absolute_gap=goal.tolerance.absolute,
-            # On another thread than the main one it does not hear of Ctrl-C.
-            on_node=lambda _: bnb.STOP if goal.expired() else None,
-        )
-        if result.reason is Reason.INTERRUPT:
-            raise KeyboardInterrupt
-        return result
+            if rival.bound > node.bound + chance.share * (goal.cutoff - node.bound):
+                plan.search = chance.rival
+                raise RestartError(rival.bound, solutions, rival.children, rival.settled)
+            return solutions
+        finally:
+            plan.busy.release()
 
     def branch(self, state: Node, evaluation: Evaluation, candidate: Candidate) -> list[Child]:
         """The children that the evaluation has made."""

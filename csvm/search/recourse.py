@@ -28,6 +28,11 @@ class RecourseSearch:
         self._in, self._convex, self._game, self._settings = instance, convex, game, settings
         self.games = 0
 
+    @property
+    def rounds(self) -> int:
+        """Rounds of all games."""
+        return self._game.rounds
+
     def evaluate(self, node: Node, goal: Goal) -> Evaluation:
         """Bound a node, decide what the bound decides, and test the children of its best split."""
         cutoff = goal.cutoff
@@ -50,9 +55,13 @@ class RecourseSearch:
         return Evaluation(node.bound, [], [Candidate(anchor)], children, removed=cutoff)
 
     def _choose(self, node: Node) -> int:
-        """Nearly always given up: enforcing it is soon refuted, giving it up spends the budget."""
-        u = node.u[node.free]
-        return int(node.free[np.argmax(np.where(u < self._settings.decided, u, 0.0))])
+        """Often given up, with a large multiplier.
+
+        Enforcing it is soon refuted, giving it up spends the budget and takes that multiplier away.
+        """
+        assert node.policy is not None
+        force = np.abs(node.policy.t[self._in.anchors(node.free)])
+        return int(node.free[np.argmax(node.u[node.free] ** 2 * force)])
 
     def _settle(self, node: Node, goal: Goal) -> None:
         """Bound a node and fix what the bound decides, until it decides no more."""

@@ -9,7 +9,7 @@ __all__ = ["Chance", "Settings"]
 
 
 class Chance(NamedTuple):
-    """When other searches are tried, and when one of them takes over.
+    """When another search goes on, and when it takes over.
 
     Parameters
     ----------
@@ -19,14 +19,14 @@ class Chance(NamedTuple):
         What the other one has to close of the gap that is left.
     rival : str
         The other search.
-    nodes : int
-        How many nodes it may show.
+    effort : float
+        What it may have worked by then, in units of the same; a node at least.
     """
 
     operations: float
     share: float
     rival: str
-    nodes: int
+    effort: float
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,11 @@ class Settings:
     round_every : int
         Nodes of the convex search between two attempts to read an incumbent from one.
     chances : tuple of Chance
-        When other searches are tried. The first comes after hundredths of a second, for problems
-        that the drop bound all but solves at the root.
+        When other searches go on. The first comes after hundredths of a second, for problems that
+        the drop bound all but solves at the root. Later they come with every doubling of the work,
+        and it takes less and less to take over: which of two bounds will win is seen late.
+    behind : float
+        Share of its effort that a search gets whose bound is behind.
     most_dense : int
         Points up to which the matrix of a factored kernel is written down for the games.
     begin_with : {"convex", "drop", "recourse"}
@@ -73,13 +76,14 @@ class Settings:
     rare, decided : float
         Frequencies below the one are not kept, and above the other are not worth a split.
     local_share : float
-        Work of the search for better classifiers, in units of the other: a better one saves more
-        than that where much is open, and where little is open it is over before.
-    swap_work : int
-        Swaps tried around a classifier, times points.
+        Work of the search for better classifiers, in units of all: a better one saves more than
+        that where much is open, and where little is open it is over before.
+    local_most, local_first : float
+        The largest share, as long as better ones are found: it goes on for as long again as it took
+        to find the last one, and at first for so many operations.
     levels : tuple of float
-        Costs of missing an anchor, from nothing to too much, that the first incumbents are read
-        from.
+        Costs of missing an anchor, in units of the points' mean cost, at which anchors are released
+        for the first incumbents. The best one differs; together they take tenths of a second.
     """
 
     accuracy: float = 1e-7
@@ -90,9 +94,10 @@ class Settings:
     sharpness: float = 6.0
     round_every: int = 10
     chances: tuple[Chance, ...] = (
-        Chance(2e7, 0.5, "drop", 1), Chance(2e8, 0.5, "recourse", 1),
-        Chance(1e9, 0.0, "recourse", 1), Chance(1e10, 0.0, "recourse", 20),
+        Chance(2e7, 0.5, "drop", 0.0), Chance(2e8, 0.5, "recourse", 0.0),
+        *(Chance(1e9 * 2.0**k, 0.2 * 0.5**k, "recourse", 1.0) for k in range(8)),
     )
+    behind: float = 0.25
     most_dense: int = 3_000
     begin_with: str = "convex"
     wide: float = 0.5
@@ -101,12 +106,13 @@ class Settings:
     first_rounds: int = 60
     rounds: int = 8
     patience: int = 3
-    recourse_rounds: int = 8
+    recourse_rounds: int = 3
     start_age: int = 20
     most_age: int = 40
     recourse_age: int = 20
     rare: float = 1e-3
     decided: float = 0.9
     local_share: float = 0.1
-    swap_work: int = 40_000
-    levels: tuple[float, ...] = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1e9)
+    local_most: float = 0.5
+    local_first: float = 2e9
+    levels: tuple[float, ...] = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)

@@ -62,6 +62,7 @@ class DropGame:
 
     def __init__(self, solver: NodeSolver, gram: Gram, answers: Gram) -> None:
         self._solver, self._gram, self._K, self._answers = solver, gram, gram.K, answers
+        self.rounds = 0  # of all games so far
 
     def soft_start(
         self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, target: float,
@@ -141,6 +142,7 @@ class DropGame:
         memory = np.zeros((_MEMORY, free.size), np.bool_)
         mark, stale = -np.inf, 0
         for r in range(rounds):
+            self.rounds += 1
             found = drop_bound(K, p, now.t, now.half, free, rates, S, bars, _SPLIT_STEPS)
             if best is None or found.bound > best.bound:
                 best, best_at = found, now

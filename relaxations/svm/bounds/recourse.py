@@ -167,6 +167,7 @@ class RecourseGame:
         self.split = np.zeros((anchors.size, anchors.size))
         self.factor = np.random.default_rng(0).normal(size=(anchors.size, _RANK))
         self.moments_pay = True
+        self.rounds = 0  # of all games so far
 
     def soft_start(
         self, dual: Dual, free: np.ndarray, rates: Rates, target: float, patience: Patience
@@ -309,6 +310,7 @@ class _Table:
         mark, stale = -np.inf, 0
         memory: list[_Found] = []
         for r in range(rounds):
+            self._game.rounds += 1
             found = self._certificate(now, z, r % 5 == 0)
             if best is None or found.bound > best.bound:
                 best, best_at = found, now
