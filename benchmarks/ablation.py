@@ -65,7 +65,8 @@ PARTS: list[tuple[str, Settings, Callable[[], AbstractContextManager]]] = [
     ("fixing", ON, without("_fix", lambda *_: False)),
     ("halving β below a width of 1/2", replace(ON, width_share=np.inf), nullcontext),
     ("shaving β", ON, without("_shave_interval", lambda self, node, goal: (node, -np.inf))),
-    ("local search around incumbents", replace(ON, local_share=0.0), nullcontext),
+    ("local search around incumbents", replace(ON, local_share=0.0, local_most=0.0), nullcontext),
+    ("rivals after their first chance", replace(ON, chances=ON.chances[:2]), nullcontext),
     ("reading incumbents from nodes", replace(ON, round_every=10**9), nullcontext),
     ("all of it: plain bound, most violated anchor", BASE, nullcontext),
 ]

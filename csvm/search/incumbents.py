@@ -167,9 +167,9 @@ class Finder:
         return better
 
     def descend(
-        self, x: np.ndarray, objective: float, patience: Patience
+        self, x: np.ndarray, objective: float, patience: Patience, swaps: bool = True
     ) -> Iterator[tuple[float, np.ndarray]]:
-        """Release an enforced anchor, and choose anew what to keep, while that helps.
+        """Release an enforced anchor, or exchange one for one given up, while that helps.
 
         Yields the best classifier so far after every trial, which ends as soon as its dual value
         passes the objective.
@@ -177,8 +177,7 @@ class Finder:
         improved = True
         while improved:
             improved = False
-            for anchor in self._binding(x):
-                kept, t = self._without(x, anchor, patience)
+            for kept, t in self._neighbours(x, patience, swaps):
                 value, found = self.alternate(kept, t, _below(objective), patience)
                 if found is not None:
                     objective, x, improved = value, found, True
@@ -200,7 +199,7 @@ class Finder:
             yield objective, x
             if other is None:
                 continue
-            for found in self.descend(other, value, patience):
+            for found in self.descend(other, value, patience, swaps=False):
                 if found[0] < _below(objective):
                     objective, x = found
                 yield objective, x
@@ -215,6 +214,19 @@ class Finder:
         kept[rng.choice(lost, size, replace=False)] = True
         self._release(kept, t, self._unit * _DEAREST ** rng.random(), patience)
         return kept, t
+
+    def _neighbours(
+        self, x: np.ndarray, patience: Patience, swaps: bool
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Which anchors to keep instead, and multipliers to start from."""
+        for anchor in self._binding(x):
+            yield self._without(x, anchor, patience)
+        if swaps:
+            kept, t = self._in.kept(x), np.append(x[: self._in.n], [0.0, 0.0])
+            for released, enforced in self._pairs(x, self._settings.swap_work // self._in.n):
+                other = kept.copy()
+                other[released], other[enforced] = False, True
+                yield other, t
 
     def _binding(self, x: np.ndarray) -> np.ndarray:
         """Kept anchors that cost something, first those that by a guess save most: t_j^2 K_jj."""
@@ -256,6 +268,17 @@ class Finder:
         kept = np.empty(self._in.m, np.bool_)
         _choose(badness, status, self._in.weights, self._in.budgets, kept)
         return kept
+
+    def _pairs(self, x: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+        """(released, enforced) within the budgets, the best guess first."""
+        data = self._in
+        slack = 1.0 - (data.p[: data.n] * data.decision(x))[data.first :]
+        pairs, guess = _swap_pairs(
+            x[data.first : data.n], slack, data.gram.diag[data.first : data.n], data.weights,
+            data.budgets, data.kept(x),
+        )
+        for a in np.argsort(guess, kind="stable")[:most]:
+            yield int(pairs[a, 0]), int(pairs[a, 1])
 
 
 def _below(objective: float) -> float:
@@ -379,3 +402,31 @@ def _dearest(
             chosen[count] = j
             count += 1
     return chosen[:count]
+
+
+@njit(nogil=True, cache=True)
+def _swap_pairs(
+    t: np.ndarray, slack: np.ndarray, diag: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
+    kept: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (released, enforced) that respect the budgets, and a guess of what each costs."""
+    m = kept.size
+    left = budgets.copy()
+    for j in range(m):
+        if not kept[j]:
+            left -= weights[:, j]
+    pairs = np.empty((m * m, 2), np.int64)
+    guess = np.empty(m * m)
+    count = 0
+    for o in range(m):
+        if not kept[o] or t[o] == 0.0:
+            continue
+        saved = 0.25 * t[o] ** 2 * diag[o]
+        for i in range(m):
+            if kept[i] or not np.all(weights[:, o] - weights[:, i] <= left + 1e-9):
+                continue
+            pairs[count, 0] = o
+            pairs[count, 1] = i
+            guess[count] = slack[i] ** 2 / max(diag[i], 1e-12) - saved
+            count += 1
+    return pairs[:count], guess[:count]

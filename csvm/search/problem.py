@@ -82,16 +82,14 @@ class CSVMProblem(Problem):
     def _has(self, name: str) -> bool:
         """Whether the instance can be searched so: games need the matrix.
 
-        With a factor in its place anchors outnumber its rank, and dropping them is too costly.
+        With a factor in its place anchors outnumber its rank, and dropping them is too costly, with
+        recourse or without.
         """
-        data = self.instance
-        if data.is_factor:
-            return name == "convex" or (name == "recourse" and data.n <= self.settings.most_dense)
-        return name in _ROUND
+        return name == "convex" or (name in _ROUND and not self.instance.is_factor)
 
     def _make(self, name: str) -> Search:
         """A search by games, with the copy of the matrix that they write to."""
-        data = self.instance.with_matrix()
+        data = self.instance
         # Any answer gives a valid bound: in a game the last digits are not worth an exact solver.
         answers = SMOSolver() if self.node_solver == "auto" else self._solver
         scratch = dense(data.gram.K.copy())

@@ -56,8 +56,6 @@ class Settings:
         and it takes less and less to take over: which of two bounds will win is seen late.
     behind : float
         Share of its effort that a search gets whose bound is behind.
-    most_dense : int
-        Points up to which the matrix of a factored kernel is written down for the games.
     begin_with : {"convex", "drop", "recourse"}
         The search that gets the first chance.
     wide : float
@@ -81,6 +79,8 @@ class Settings:
     local_most, local_first : float
         The largest share, as long as better ones are found: it goes on for as long again as it took
         to find the last one, and at first for so many operations.
+    swap_work : int
+        Swaps tried around a classifier, times points.
     levels : tuple of float
         Costs of missing an anchor, in units of the points' mean cost, at which anchors are released
         for the first incumbents. The best one differs; together they take tenths of a second.
@@ -95,10 +95,10 @@ class Settings:
     round_every: int = 10
     chances: tuple[Chance, ...] = (
         Chance(2e7, 0.5, "drop", 0.0), Chance(2e8, 0.5, "recourse", 0.0),
-        *(Chance(1e9 * 2.0**k, 0.2 * 0.5**k, "recourse", 1.0) for k in range(8)),
+        *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, name, 1.0)
+          for k in range(8) for name in ("drop", "recourse")),
     )
-    behind: float = 0.25
-    most_dense: int = 3_000
+    behind: float = 0.5
     begin_with: str = "convex"
     wide: float = 0.5
     narrow: float = 0.01
@@ -115,4 +115,5 @@ class Settings:
     local_share: float = 0.1
     local_most: float = 0.5
     local_first: float = 2e9
+    swap_work: int = 40_000
     levels: tuple[float, ...] = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
