@@ -62,7 +62,7 @@ def test_allowed_loss_bounds_every_set(seed):
     weights, budgets, exact = random_rates(rng, m)
     loss = rng.normal(size=m) + rng.choice([0.0, 1.0])
     mu = np.empty(budgets.size)
-    bound = allowed_loss(loss, weights, budgets, exact, mu)
+    bound = allowed_loss(loss, Rates(weights, budgets, exact), mu)
     worst = max(loss[v].sum() for v in allowed_sets(weights, budgets, exact))
     assert bound >= worst - 1e-9
     if exact.all():
@@ -115,7 +115,7 @@ def test_worst_set_is_allowed_and_its_loss_is_what_it_says(seed):
     np.fill_diagonal(B, 0.0)
     linear = rng.normal(size=m)
     chosen = np.zeros(m, bool)
-    loss = worst_set(linear, B, weights, budgets, exact, rng.normal(size=m), chosen)
+    loss = worst_set(linear, B, Rates(weights, budgets, exact), rng.normal(size=m), chosen)
     assert np.all((weights @ chosen)[exact] == budgets[exact])
     assert np.all(weights @ chosen <= budgets + 1e-9)
     assert loss == pytest.approx(linear[chosen].sum() + B[np.ix_(chosen, chosen)].sum(), abs=1e-9)

@@ -25,19 +25,19 @@ that use up its budget exactly need be looked at.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-__all__ = ["Certificate", "Rates", "allowed_loss", "certify", "drop_bound", "policy_terms",
-           "starts_of", "top_sum", "with_loss", "worst_set"]
+__all__ = ["Certificate", "Losses", "Rates", "allowed_loss", "certify", "drop_bound",
+           "empty_losses", "policy_terms", "starts_of", "top_sum", "with_loss", "worst_set"]
 
 _EPS = np.finfo(np.float64).eps
 _MAX_SPLIT = 3.0
 
 
-@dataclass
-class Rates:
+class Rates(NamedTuple):
     """Which sets of anchors may be given up.
 
     Parameters
@@ -53,6 +53,29 @@ class Rates:
     weights: np.ndarray
     budgets: np.ndarray
     exact: np.ndarray
+
+
+class Losses(NamedTuple):
+    """What `certify` writes.
+
+    Parameters
+    ----------
+    loss, mu, ends : ndarray (2, m), (2, L), (2,)
+        l_j, prices and bound for either end.
+    chosen : ndarray of bool (m,)
+        The worst set found.
+    """
+
+    loss: np.ndarray
+    mu: np.ndarray
+    ends: np.ndarray
+    chosen: np.ndarray
+
+
+@njit(nogil=True, cache=True)
+def empty_losses(m: int, L: int) -> Losses:
+    """Room for the losses of m anchors in L rates."""
+    return Losses(np.zeros((2, m)), np.zeros((2, L)), np.zeros(2), np.zeros(m, np.bool_))
 
 
 @dataclass
@@ -106,82 +129,63 @@ def drop_bound(
     -------
     Certificate
     """
-    chosen = np.zeros(free.size, np.bool_)
-    reduced, ends = np.zeros((2, free.size)), np.zeros(2)
-    bound, ceiling = _drop_bound(
-        K, p, t, half, free, rates.weights, rates.budgets, rates.exact, S, bars, steps, chosen,
-        reduced, ends,
-    )
-    return Certificate(bound, ceiling, chosen, reduced, ends)
+    return Certificate(*_drop_bound(K, p, t, half, free, rates, S, bars, steps))
 
 
 @njit(nogil=True, cache=True)
 def _drop_bound(
-    K: np.ndarray,
-    p: np.ndarray,
-    t: np.ndarray,
-    half: np.ndarray,
-    free: np.ndarray,
-    weights: np.ndarray,
-    budgets: np.ndarray,
-    exact: np.ndarray,
-    S: np.ndarray,
-    bars: np.ndarray,
-    steps: int,
-    chosen: np.ndarray,
-    reduced: np.ndarray,
-    ends: np.ndarray,
-) -> tuple[float, float]:
+    K: np.ndarray, p: np.ndarray, t: np.ndarray, half: np.ndarray, free: np.ndarray, rates: Rates,
+    S: np.ndarray, bars: np.ndarray, steps: int,
+) -> tuple[float, float, np.ndarray, np.ndarray, np.ndarray]:
     """`certify` on the anchors that matter, and what it says about all of them."""
-    rates = budgets.size
-    short = np.zeros(rates, np.bool_)
-    active = with_loss(t[free] == 0.0, weights, budgets, exact, short)
+    weights, budgets = rates.weights, rates.budgets
+    L = budgets.size
+    short = np.zeros(L, np.bool_)
+    active = with_loss(t[free] == 0.0, rates, short)
     place = free[active] - (t.size - 2 - S.shape[0])
     m = active.size
     split = np.empty((m, m))
-    prices = np.empty((rates, m))
-    counts = np.empty((rates, m))
+    prices = np.empty((L, m))
+    counts = np.empty((L, m))
     for a in range(m):
         for b in range(m):
             split[a, b] = S[place[a], place[b]]
-        for rate in range(rates):
+        for rate in range(L):
             prices[rate, a] = bars[rate, active[a]]
             counts[rate, a] = weights[rate, active[a]]
-    loss = np.zeros((2, m))
-    mu = np.zeros((2, rates))
-    picked = np.zeros(m, np.bool_)
+    found = empty_losses(m, L)
     bound, ceiling = certify(
-        policy_terms(K, p, t, half, free[active]), split, prices, counts, budgets, short,
-        starts_of(counts), steps, loss, mu, ends, picked,
+        policy_terms(K, p, t, half, free[active]), split, prices, Rates(counts, budgets, short),
+        starts_of(counts), steps, found,
     )
+    chosen = np.zeros(free.size, np.bool_)
+    reduced = np.zeros((2, free.size))
     for e in range(2):
         for j in range(free.size):
-            for rate in range(rates):
-                reduced[e, j] -= mu[e, rate] * weights[rate, j]
+            for rate in range(L):
+                reduced[e, j] -= found.mu[e, rate] * weights[rate, j]
     for a in range(m):
         j = active[a]
-        chosen[j] = picked[a]
-        reduced[0, j] += loss[0, a]
-        reduced[1, j] += loss[1, a]
-        for rate in range(rates):
+        chosen[j] = found.chosen[a]
+        reduced[0, j] += found.loss[0, a]
+        reduced[1, j] += found.loss[1, a]
+        for rate in range(L):
             bars[rate, j] = prices[rate, a]
         for b in range(m):
             S[place[a], place[b]] = split[a, b]
-    return bound, ceiling
+    return bound, ceiling, chosen, reduced, found.ends
 
 
 @njit(nogil=True, cache=True)
-def with_loss(
-    idle: np.ndarray, weights: np.ndarray, budgets: np.ndarray, exact: np.ndarray,
-    short: np.ndarray,
-) -> np.ndarray:
+def with_loss(idle: np.ndarray, rates: Rates, short: np.ndarray) -> np.ndarray:
     """The anchors that matter when the idle ones cost nothing, sorted by rate.
 
     Where there are enough idle anchors to use up a budget, the others need not use it up.  A rate
     that is ``short`` of them (written) keeps all its anchors and stays exact.
     """
-    rates, m = weights.shape
-    for rate in range(rates):
+    weights, budgets, exact = rates
+    L, m = weights.shape
+    for rate in range(L):
         spare = 0.0
         for j in range(m):
             if idle[j]:
@@ -190,12 +194,12 @@ def with_loss(
     active = np.empty(m, np.int64)
     count = 0
     seen = np.zeros(m, np.bool_)
-    for rate in range(rates + 1):  # anchors in no rate come last
+    for rate in range(L + 1):  # anchors in no rate come last
         for j in range(m):
-            member = rate == rates or weights[rate, j] > 0.0
+            member = rate == L or weights[rate, j] > 0.0
             if member and not seen[j]:
                 seen[j] = True
-                if not idle[j] or (rate < rates and short[rate]):
+                if not idle[j] or (rate < L and short[rate]):
                     active[count] = j
                     count += 1
     return active[:count]
@@ -269,9 +273,7 @@ def top_sum(row: np.ndarray, count: int, bar: float, floor: float) -> tuple[floa
 
 
 @njit(nogil=True, cache=True)
-def allowed_loss(
-    loss: np.ndarray, weights: np.ndarray, budgets: np.ndarray, exact: np.ndarray, mu: np.ndarray
-) -> float:
+def allowed_loss(loss: np.ndarray, rates: Rates, mu: np.ndarray) -> float:
     """Upper bound on ``sum(loss[V])`` over all sets V within the budgets.
 
     V is allowed if ``sum(weights[l, V]) <= budgets[l]`` for every rate l, with equality where
@@ -282,9 +284,7 @@ def allowed_loss(
     Parameters
     ----------
     loss : ndarray (m,)
-    weights : ndarray (L, m)
-    budgets : ndarray (L,)
-    exact : ndarray of bool (L,)
+    rates : Rates
     mu : ndarray (L,)
         Written: the prices.
 
@@ -292,17 +292,18 @@ def allowed_loss(
     -------
     float
     """
-    rates, m = weights.shape
+    weights, budgets, exact = rates
+    L, m = weights.shape
     mu[:] = 0.0
     ratio = np.empty(m)
-    for _ in range(3 if rates > 1 else 1):
+    for _ in range(3 if L > 1 else 1):
         changed = False
-        for rate in range(rates):
+        for rate in range(L):
             # With the other prices fixed the best price is the ratio at which the anchors above
             # it fill the budget.
             for j in range(m):
                 rest = loss[j]
-                for other in range(rates):
+                for other in range(L):
                     if other != rate:
                         rest -= mu[other] * weights[other, j]
                 weight = weights[rate, j]
@@ -323,7 +324,7 @@ def allowed_loss(
         if not changed:
             break
     total = 0.0
-    for rate in range(rates):
+    for rate in range(L):
         total += mu[rate] * budgets[rate]
     for j in range(m):
         total += max(reduced_loss(loss, weights, mu, j), 0.0)
@@ -340,11 +341,9 @@ def reduced_loss(loss: np.ndarray, weights: np.ndarray, mu: np.ndarray, j: int) 
 
 
 @njit(nogil=True, cache=True)
-def _fits(
-    used: np.ndarray, weights: np.ndarray, budgets: np.ndarray, exact: np.ndarray, out: int,
-    into: int,
-) -> bool:
+def _fits(used: np.ndarray, rates: Rates, out: int, into: int) -> bool:
     """Whether ``out`` may leave and ``into`` may join (-1 for none) a set that uses ``used``."""
+    weights, budgets, exact = rates
     for rate in range(budgets.size):
         change = 0.0
         if into >= 0:
@@ -358,13 +357,7 @@ def _fits(
 
 @njit(nogil=True, cache=True)
 def worst_set(
-    linear: np.ndarray,
-    B: np.ndarray,
-    weights: np.ndarray,
-    budgets: np.ndarray,
-    exact: np.ndarray,
-    guess: np.ndarray,
-    chosen: np.ndarray,
+    linear: np.ndarray, B: np.ndarray, rates: Rates, guess: np.ndarray, chosen: np.ndarray
 ) -> float:
     """A set of large loss ``sum_V linear_j + sum_{j != k in V} B_jk``: greedy, then best moves.
 
@@ -373,7 +366,7 @@ def worst_set(
     linear : ndarray (m,)
         a_j + B_jj.
     B : ndarray (m, m)
-    weights, budgets, exact : see `allowed_loss`
+    rates : Rates
     guess : ndarray (m,)
         What each anchor may add to the loss: the budgets are filled in this order.
     chosen : ndarray of bool (m,)
@@ -385,22 +378,22 @@ def worst_set(
         The loss of the set, a lower bound on the maximum.
     """
     m = linear.size
-    used = np.zeros(budgets.size)
+    used = np.zeros(rates.budgets.size)
     marginal = linear.copy()
     chosen[:] = False
     for j in np.argsort(-guess):
-        if guess[j] <= 0.0 and not np.any(exact):
+        if guess[j] <= 0.0 and not np.any(rates.exact):
             break
-        if _fits(used, weights, budgets, exact, -1, j):
-            _toggle(j, 1.0, B, weights, marginal, used, chosen)
+        if _fits(used, rates, -1, j):
+            _toggle(j, 1.0, B, rates.weights, marginal, used, chosen)
     for _ in range(4 * m):
-        out, into = _best_move(marginal, B, weights, budgets, exact, used, chosen)
+        out, into = _best_move(marginal, B, rates, used, chosen)
         if out < 0 and into < 0:
             break
         if out >= 0:
-            _toggle(out, -1.0, B, weights, marginal, used, chosen)
+            _toggle(out, -1.0, B, rates.weights, marginal, used, chosen)
         if into >= 0:
-            _toggle(into, 1.0, B, weights, marginal, used, chosen)
+            _toggle(into, 1.0, B, rates.weights, marginal, used, chosen)
     total = 0.0
     for j in range(m):
         if chosen[j]:
@@ -410,13 +403,7 @@ def worst_set(
 
 @njit(nogil=True, cache=True)
 def _best_move(
-    marginal: np.ndarray,
-    B: np.ndarray,
-    weights: np.ndarray,
-    budgets: np.ndarray,
-    exact: np.ndarray,
-    used: np.ndarray,
-    chosen: np.ndarray,
+    marginal: np.ndarray, B: np.ndarray, rates: Rates, used: np.ndarray, chosen: np.ndarray
 ) -> tuple[int, int]:
     """Who should leave and who should join the set, -1 for nobody."""
     best = 1e-12
@@ -424,15 +411,15 @@ def _best_move(
     best_in = -1
     for i in range(marginal.size):
         if chosen[i]:
-            if -marginal[i] > best and _fits(used, weights, budgets, exact, i, -1):
+            if -marginal[i] > best and _fits(used, rates, i, -1):
                 best, best_out, best_in = -marginal[i], i, -1
             continue
-        if marginal[i] > best and _fits(used, weights, budgets, exact, -1, i):
+        if marginal[i] > best and _fits(used, rates, -1, i):
             best, best_out, best_in = marginal[i], -1, i
         for o in range(marginal.size):
             if chosen[o]:
                 gain = marginal[i] - marginal[o] - 2.0 * B[i, o]
-                if gain > best and _fits(used, weights, budgets, exact, o, i):
+                if gain > best and _fits(used, rates, o, i):
                     best, best_out, best_in = gain, o, i
     return best_out, best_in
 
@@ -458,25 +445,22 @@ def _toggle(
 
 @njit(nogil=True, cache=True)
 def _companions(
-    M: np.ndarray,
-    weights: np.ndarray,
-    budgets: np.ndarray,
-    exact: np.ndarray,
-    starts: np.ndarray,
-    bars: np.ndarray,
-    extra: np.ndarray,
+    M: np.ndarray, rates: Rates, starts: np.ndarray, bars: np.ndarray, extra: np.ndarray
 ) -> None:
     """Bound, for each j, the sum of row j of M over the companions of j in any set.
 
     ``bars`` holds the last prices of each row and is updated; ``extra`` is written.  The diagonal
     of M is set so low that j is never its own companion, but not lower: sums must not lose digits.
     """
+    weights, budgets, exact = rates
     m = extra.size
     for j in range(m):
         M[j, j] = min(np.min(M[j]), 0.0)
     if starts.size == 0:
         for j in range(m):
-            extra[j] = allowed_loss(M[j], weights, budgets - weights[:, j], exact, bars[:, j])
+            extra[j] = allowed_loss(
+                M[j], Rates(weights, budgets - weights[:, j], exact), bars[:, j]
+            )
         return
     for j in range(m):
         extra[j] = 0.0
@@ -495,15 +479,10 @@ def certify(
     terms: tuple,
     S: np.ndarray,
     bars: np.ndarray,
-    weights: np.ndarray,
-    budgets: np.ndarray,
-    exact: np.ndarray,
+    rates: Rates,
     starts: np.ndarray,
     steps: int,
-    loss: np.ndarray,
-    mu: np.ndarray,
-    ends: np.ndarray,
-    chosen: np.ndarray,
+    found: Losses,
 ) -> tuple[float, float]:
     """Bound the value over all sets and both ends of the interval; tighten S on the way.
 
@@ -515,14 +494,12 @@ def certify(
         Antisymmetric, in units of ``scale_j scale_k``; improved in place.
     bars : ndarray (L, m)
         Prices of each anchor's companions, improved in place.
-    weights, budgets, exact : see `allowed_loss`
+    rates : Rates
     starts : see `starts_of`
     steps : int
         Evaluations of the bound.
-    loss, mu, ends : ndarray (2, m), (2, L), (2,)
-        Written: l_j, prices and bound for either end.
-    chosen : ndarray of bool (m,)
-        Written: the worst set found.
+    found : Losses
+        Written.
 
     Returns
     -------
@@ -534,7 +511,7 @@ def certify(
     M = np.empty((m, m))
     extra = np.empty(m)
     trial = np.empty((2, m))
-    trial_mu = np.empty(mu.shape)
+    trial_mu = np.empty(found.mu.shape)
     trial_ends = np.empty(2)
     tilted = np.empty(m)
     for j in range(m):
@@ -544,30 +521,30 @@ def certify(
     best = -np.inf
     ceiling = np.inf
     for step in range(steps):
-        _companions(M, weights, budgets, exact, starts, bars, extra)
+        _companions(M, rates, starts, bars, extra)
         for e in range(2):
             for j in range(m):
                 trial[e, j] = linear[j] - b[e] * share[j] + extra[j]
             trial_ends[e] = value - b[e] * sigma - allowed_loss(
-                trial[e], weights, budgets, exact, trial_mu[e]
+                trial[e], rates, trial_mu[e]
             )
         end = int(np.argmin(trial_ends))
         bound = trial_ends[end]
         if bound > best:
             best = bound
-            loss[:] = trial
-            mu[:] = trial_mu
-            ends[:] = trial_ends
+            found.loss[:] = trial
+            found.mu[:] = trial_mu
+            found.ends[:] = trial_ends
             if step > 0:
                 _store_split(M, B, scale, S)
         if step == 0:
             for j in range(m):
                 tilted[j] = linear[j] - b[end] * share[j]
             ceiling = value - b[end] * sigma - worst_set(
-                tilted, B, weights, budgets, exact, trial[end], chosen
+                tilted, B, rates, trial[end], found.chosen
             )
         if step == steps - 1 or not _resplit(
-            M, bars, trial[end], trial_mu[end], weights, ceiling - bound
+            M, bars, trial[end], trial_mu[end], rates.weights, ceiling - bound
         ):
             break
     return best, ceiling

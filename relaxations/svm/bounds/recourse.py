@@ -50,7 +50,7 @@ from ...patience import Patience
 from ..dual import Dual, Effort, Point, intercept
 from ..gram import Gram
 from ..solvers import NodeSolver
-from .drop import Rates, allowed_loss, certify, starts_of, with_loss
+from .drop import Rates, allowed_loss, certify, empty_losses, starts_of, with_loss
 from .game import Mixture, spread
 
 __all__ = ["Policy", "RecourseBound", "RecourseGame"]
@@ -425,10 +425,10 @@ class _Table:
         """Upper bounds on the sums of R over any set, and on their negatives, for each place."""
         rates, short = self._rates, np.zeros(self._rates.budgets.size, np.bool_)
         idle = np.asarray(~R.any(axis=1))
-        used = with_loss(idle, rates.weights, rates.budgets, rates.exact, short)
+        used = with_loss(idle, rates, short)
         weights, columns = np.ascontiguousarray(rates.weights[:, used]), R[used].T.copy()
         up, down = np.empty(R.shape[1]), np.empty(R.shape[1])
-        _push(columns, weights, rates.budgets, short, starts_of(weights), up, down)
+        _push(columns, Rates(weights, rates.budgets, short), starts_of(weights), up, down)
         return up, down
 
     def _next_ridge(
@@ -521,7 +521,7 @@ class _Table:
             a, B = _less_than_budget(terms.a, terms.B, rates, active)
             rows = self._row[active]
             factor = self._game.factor[rows]
-            game = (a, B, active, rates.weights, rates.budgets, rates.exact)
+            game = (a, B, active, rates)
             z = z.copy()
             delta = _dominating(_moments(*game, z, factor, passes), B)
             _climb(*game, delta, z, _LAST_STEPS)
@@ -531,7 +531,7 @@ class _Table:
             loss[active] = a + delta - 2.0 * excess
             value -= z[active] @ excess
         mu = np.zeros(rates.budgets.size)
-        bound = value - allowed_loss(loss, rates.weights, rates.budgets, rates.exact, mu)
+        bound = value - allowed_loss(loss, rates, mu)
         return _Found(bound, loss - mu @ rates.weights, z, X)
 
     def _split_bound(self, terms: _Terms) -> _Found:
@@ -540,7 +540,7 @@ class _Table:
         short = np.zeros(rates.budgets.size, np.bool_)
         idle = np.ones(m, np.bool_)
         idle[terms.active] = False
-        used = with_loss(idle, rates.weights, rates.budgets, rates.exact, short)
+        used = with_loss(idle, rates, short)
         B, a = np.zeros((m, m)), np.zeros(m)
         B[np.ix_(terms.active, terms.active)] = terms.B
         a[terms.active] = terms.a
@@ -551,17 +551,17 @@ class _Table:
         rows = np.ix_(self._row[used], self._row[used])
         split = self._game.split[rows]
         k, L = used.size, rates.budgets.size
-        loss, mu, ends, picked = np.zeros((2, k)), np.zeros((2, L)), np.zeros(2), np.zeros(k, bool)
+        found = empty_losses(k, L)
         bound, _ = certify(
             (terms.value, 0.0, a + diagonal, B, np.sqrt(np.maximum(diagonal, 0.0)), np.zeros(k),
              np.zeros(2)),
-            split, np.zeros((L, k)), weights, rates.budgets, short, starts_of(weights),
-            _SPLIT_STEPS, loss, mu, ends, picked,
+            split, np.zeros((L, k)), Rates(weights, rates.budgets, short), starts_of(weights),
+            _SPLIT_STEPS, found,
         )
         self._game.split[rows] = split
-        z, reduced = np.zeros(m), -mu[0] @ rates.weights
-        reduced[used] += loss[0]
-        z[used] = picked
+        z, reduced = np.zeros(m), -found.mu[0] @ rates.weights
+        reduced[used] += found.loss[0]
+        z[used] = found.chosen
         return _Found(bound, reduced, z, np.zeros((m, m)))
 
 
@@ -705,18 +705,18 @@ def _dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _push(
-    rows: np.ndarray, weights: np.ndarray, budgets: np.ndarray, exact: np.ndarray,
-    starts: np.ndarray, up: np.ndarray, down: np.ndarray,
+    rows: np.ndarray, rates: Rates, starts: np.ndarray, up: np.ndarray, down: np.ndarray
 ) -> None:
     """Write, for each row, upper bounds on its sum over any allowed set and on the negative of it.
 
     Sharp where every anchor counts one in a single rate (``starts``).
     """
+    _, budgets, exact = rates
     mu = np.empty(budgets.size)
     for a in range(up.size):
         if starts.size == 0:
-            up[a] = allowed_loss(rows[a], weights, budgets, exact, mu)
-            down[a] = allowed_loss(-rows[a], weights, budgets, exact, mu)
+            up[a] = allowed_loss(rows[a], rates, mu)
+            down[a] = allowed_loss(-rows[a], rates, mu)
             continue
         up[a] = 0.0
         down[a] = 0.0
@@ -766,11 +766,9 @@ def _balance(t: np.ndarray, lo: np.ndarray, hi: np.ndarray, is_free: np.ndarray)
 
 
 @njit(nogil=True, cache=True)
-def _top_set(
-    loss: np.ndarray, weights: np.ndarray, budgets: np.ndarray, exact: np.ndarray,
-    chosen: np.ndarray,
-) -> None:
+def _top_set(loss: np.ndarray, rates: Rates, chosen: np.ndarray) -> None:
     """Write an allowed set of large loss as a 0-1 vector: greedy."""
+    weights, budgets, exact = rates
     left = budgets + 1e-9
     chosen[:] = 0.0
     for j in np.argsort(-loss):
@@ -788,8 +786,8 @@ def _top_set(
 
 @njit(nogil=True, cache=True)
 def _moments(
-    a: np.ndarray, B: np.ndarray, active: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
-    exact: np.ndarray, z: np.ndarray, factor: np.ndarray, passes: int,
+    a: np.ndarray, B: np.ndarray, active: np.ndarray, rates: Rates, z: np.ndarray,
+    factor: np.ndarray, passes: int,
 ) -> np.ndarray:
     """A diagonal that nearly dominates B, good where the loss is large; z moves there.
 
@@ -816,15 +814,15 @@ def _moments(
                 if norm > 0.0:
                     for c in range(rank):
                         factor[j, c] = root / norm * g[c]
-        _climb(a, B, active, weights, budgets, exact, delta, z, 10)
+        _climb(a, B, active, rates, delta, z, 10)
         slow += 0.5 * (z - slow)
     return delta
 
 
 @njit(nogil=True, cache=True)
 def _climb(
-    a: np.ndarray, B: np.ndarray, active: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
-    exact: np.ndarray, delta: np.ndarray, z: np.ndarray, steps: int,
+    a: np.ndarray, B: np.ndarray, active: np.ndarray, rates: Rates, delta: np.ndarray,
+    z: np.ndarray, steps: int,
 ) -> None:
     """Conditional-gradient steps of z on the loss (a + delta)'z - z'(delta - B)z."""
     loss = np.zeros(z.size)
@@ -832,7 +830,7 @@ def _climb(
     for _ in range(steps):
         inner = z[active]
         loss[active] = a + delta - 2.0 * (delta * inner - np.dot(B, inner))
-        _top_set(loss, weights, budgets, exact, chosen)
+        _top_set(loss, rates, chosen)
         away = chosen - z
         slope = np.dot(loss, away)
         if slope <= 0.0:
