@@ -178,10 +178,10 @@ class CSVMProblem(Problem):
             if chance.rival == plan.search or not self._has(chance.rival):
                 return []
             rival = plan.rivals.setdefault(chance.rival, Rival(self.root()))
-            pays = self.settings.behind if rival.bound < node.bound else 1.0
+            rival.trust *= self.settings.behind if rival.bound < node.bound else 1.0
             solutions = rival.go_on(
                 self._by(chance.rival), goal, self._operations,
-                pays * chance.effort * chance.operations,
+                rival.trust * chance.effort * chance.operations,
             )
             if rival.bound > node.bound + chance.share * (goal.cutoff - node.bound):
                 plan.search = chance.rival

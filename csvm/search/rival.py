@@ -41,6 +41,8 @@ class Rival:
     ----------
     work : float
         Operations that it has taken so far.
+    trust : float
+        Share of the effort it might make that is left to it.
     settled : float
         The smallest bound of anything that it has cut off or closed.
     """
@@ -48,7 +50,7 @@ class Rival:
     def __init__(self, root: Node) -> None:
         self._number = count()
         self._open = [(-np.inf, next(self._number), root)]
-        self.work = 0.0
+        self.work, self.trust = 0.0, 1.0
         self.settled = np.inf
 
     @property

@@ -55,7 +55,7 @@ class Settings:
         the drop bound all but solves at the root. Later they come with every doubling of the work,
         and it takes less and less to take over: which of two bounds will win is seen late.
     behind : float
-        Share of its effort that a search gets whose bound is behind.
+        Factor on the effort of a search each time that its bound is found to be behind.
     begin_with : {"convex", "drop", "recourse"}
         The search that gets the first chance.
     wide : float
@@ -98,7 +98,7 @@ class Settings:
         *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, name, 1.0)
           for k in range(8) for name in ("drop", "recourse")),
     )
-    behind: float = 0.5
+    behind: float = 0.7
     begin_with: str = "convex"
     wide: float = 0.5
     narrow: float = 0.01
