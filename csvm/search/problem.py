@@ -88,8 +88,8 @@ class CSVMProblem(Problem):
         return name == "convex" or (name in _ROUND and not self.instance.is_factor)
 
     def _make(self, name: str) -> Search:
-        """A search by games, with the copy of the matrix that they write to."""
-        data = self.instance
+        """A search by games, with the matrix and the copy of it that they write to."""
+        data = self.instance.with_matrix()
         # Any answer gives a valid bound: in a game the last digits are not worth an exact solver.
         answers = SMOSolver() if self.node_solver == "auto" else self._solver
         scratch = dense(data.gram.K.copy())
