@@ -1,6 +1,7 @@
 """Constrained support vector machines, solved to proven optimality."""
 
 from . import datasets, formulation, kernels, plots
+from .certification import Certificate, certify
 from .estimator import CSVM, ConstantClassifierWarning, fit_path
 from .feasibility import InfeasibleRatesError
 from .rates import AnchorWarning, Constraint, accuracy, tnr, tpr
@@ -9,11 +10,13 @@ from .sliding import SlidingSVC, slide
 __all__ = [
     "CSVM",
     "AnchorWarning",
+    "Certificate",
     "ConstantClassifierWarning",
     "Constraint",
     "InfeasibleRatesError",
     "SlidingSVC",
     "accuracy",
+    "certify",
     "datasets",
     "fit_path",
     "formulation",

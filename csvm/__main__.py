@@ -1,4 +1,4 @@
-"""The command line: ``csvm demo | fit | predict | evaluate | paper``."""
+"""The command line: ``csvm demo | fit | predict | evaluate | certify | paper``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import numpy as np
 from bnb import Reason
 
 from .anchors import Anchors
+from .certification import certify
 from .estimator import CSVM
 from .experiments import command as experiments
 from .feasibility import InfeasibleRatesError
@@ -27,12 +28,13 @@ from .tables import Table, TableError, TableModel, read_table
 
 __all__ = ["main"]
 
-OK, ERROR, USAGE, UNPROVEN, CONTRADICTION, INTERRUPTED = 0, 1, 2, 3, 4, 130
+OK, ERROR, USAGE, UNPROVEN, CONTRADICTION, UNCERTIFIED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 _EPILOG = (
     "exit codes: 0 done; 1 the data or the options cannot be used; 2 wrong usage, or a model "
     "file that cannot be used; 3 a model was written, but the time limit came before the proof "
-    "that it is the best; 4 the rates contradict each other; 130 interrupted"
+    "that it is the best; 4 the rates contradict each other; 5 the rates are not certified; "
+    "130 interrupted"
 )
 
 
@@ -114,6 +116,21 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("data")
     evaluate.add_argument("--model", required=True)
     _row_options(evaluate)
+
+    certify = _command(
+        commands, "certify", _certify, "test a model's rates on rows that its fit has not seen"
+    )
+    certify.add_argument("data")
+    certify.add_argument("--model", required=True)
+    certify.add_argument(
+        "--constraint", action="append", dest="constraints", metavar="RATE",
+        help="'tpr>=0.95' and so on; may be repeated (default: what the model was asked for)",
+    )
+    certify.add_argument(
+        "--confidence", type=float, default=0.95,
+        help="how sure the certificate is to be (default 0.95)",
+    )
+    _row_options(certify)
 
     paper = _command(commands, "paper", _paper, "run the paper's experiments and write a report")
     experiments.add_options(paper)
@@ -259,7 +276,8 @@ def _write(path: str | None, write: Callable[[TextIO], Any]) -> None:
             write(file)
 
 
-def _evaluate(options: argparse.Namespace) -> int:
+def _labelled(options: argparse.Namespace) -> tuple[TableModel, Table, np.ndarray]:
+    """The model, and the rows with their classes that it is to be held against."""
     model = _load(options.model)
     names = [*model.columns, model.label]
     table = _without_missing(read_table(options.data), names, options.drop_missing)
@@ -267,6 +285,11 @@ def _evaluate(options: argparse.Namespace) -> int:
     unknown = np.setdiff1d(labels, model.model.classes_)
     if unknown.size:
         raise TableError(f"the model does not know the class {unknown[0]!r}")
+    return model, table, labels
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    model, table, labels = _labelled(options)
     predicted = model.model.predict(model.points(table))
     positive = model.model.pos_label
     if positive is None:
@@ -286,6 +309,34 @@ def _evaluate(options: argparse.Namespace) -> int:
         verdict = "met" if row["met"] else "NOT met"
         print(f"{row['rate']} >= {row['asked']:g} is {verdict} on these rows")
     return OK
+
+
+def _certify(options: argparse.Namespace) -> int:
+    model, table, labels = _labelled(options)
+    points = model.points(table)
+    _warn_of_seen_rows(model.model, points)
+    constraints = options.constraints or model.model.constraints
+    certificate = certify(model.model, points, labels, constraints, confidence=options.confidence)
+    if options.json:
+        _print_json({
+            "rows": len(table), "certified": certificate.certified,
+            "confidence": certificate.confidence, "rates": [asdict(r) for r in certificate.rates],
+        })
+    else:
+        print(certificate)
+    return OK if certificate.certified else UNCERTIFIED
+
+
+def _warn_of_seen_rows(model: CSVM, points: np.ndarray) -> None:
+    """A certificate from the rows that made the model would be worth nothing."""
+    rows = {row.tobytes() for row in points}
+    seen = sum(vector.tobytes() in rows for vector in model.support_vectors_)
+    if seen:
+        print(
+            f"csvm: note: {seen} of the {len(model.support_vectors_)} support vectors of the model "
+            "are among these rows: the certificate is valid only for rows that the fit has not "
+            "seen", file=sys.stderr,
+        )
 
 
 def _rates(positive: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
