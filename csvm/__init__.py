@@ -4,6 +4,7 @@ from . import datasets, formulation, kernels, plots
 from .certification import Certificate, certify
 from .estimator import CSVM, ConstantClassifierWarning, fit_path
 from .feasibility import InfeasibleRatesError
+from .guaranteed import GuaranteedClassifier, NotCertifiedWarning
 from .rates import AnchorWarning, Constraint, accuracy, tnr, tpr
 from .sliding import SlidingSVC, slide
 
@@ -13,7 +14,9 @@ __all__ = [
     "Certificate",
     "ConstantClassifierWarning",
     "Constraint",
+    "GuaranteedClassifier",
     "InfeasibleRatesError",
+    "NotCertifiedWarning",
     "SlidingSVC",
     "accuracy",
     "certify",

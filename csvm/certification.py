@@ -199,6 +199,7 @@ def certify_predictions(
     positive: np.ndarray,
     predicted: np.ndarray,
     confidence: float,
+    groups: np.ndarray | None = None,
 ) -> Certificate:
     """The certificate of predictions.
 
@@ -208,12 +209,13 @@ def certify_predictions(
     positive, predicted : ndarray of bool (n,)
         Which points are positive, and which are called so.
     confidence : float
+    groups : ndarray (n,), optional
     """
     check_confidence(confidence)
     right = positive == predicted
     rates = []
     for constraint in constraints:
-        members = trials(constraint, positive, predicted)
+        members = trials(constraint, positive, predicted, groups)
         rates.append(_test(constraint, int(members.sum()), int(right[members].sum()), confidence))
     return Certificate(float(confidence), rates)
 
@@ -226,7 +228,9 @@ def check_confidence(confidence: Any) -> None:
         raise ValueError(f"confidence must be in (0, 1), got {confidence!r}")
 
 
-def trials(constraint: Constraint, positive: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+def trials(
+    constraint: Constraint, positive: np.ndarray, predicted: np.ndarray, groups: np.ndarray | None
+) -> np.ndarray:
     """Mask of the points that the rate is about."""
     return constraint.rate.members(np.where(positive, 1.0, -1.0))
 

@@ -1,0 +1,148 @@
+"""The classifiers among which a `GuaranteedClassifier` chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils import _safe_indexing
+
+from .estimator import CSVM
+from .feasibility import InfeasibleRatesError
+from .rates import Constraint
+
+__all__ = ["Sample", "candidates", "fitted", "scores", "unseen_scores"]
+
+_TUNING, _COMPARING = 5, 3  # folds
+_GRID = {"svc__C": [0.1, 1.0, 10.0, 100.0], "svc__gamma": [0.003, 0.01, 0.03, 0.1, "scale"]}
+_RISING = (0.0, 0.3, 0.6)  # of the way from the rates asked for to one
+_SEARCH = {"gap": 0.05, "time_limit": 1.0}  # good is enough: what counts is tested anyway
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Labelled points.
+
+    Parameters
+    ----------
+    X : array-like (n, d)
+        As the user gave it.
+    y : ndarray (n,)
+    positive : ndarray of bool (n,)
+    groups : ndarray (n,) or None
+    """
+
+    X: Any
+    y: np.ndarray
+    positive: np.ndarray
+    groups: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, positions: np.ndarray) -> Sample:
+        """Some of the points."""
+        groups = None if self.groups is None else self.groups[positions]
+        X = _safe_indexing(self.X, positions)
+        return Sample(X, self.y[positions], self.positive[positions], groups)
+
+    def folds(self, number: int, seed: int) -> StratifiedKFold:
+        """At most so many folds, each with points of both classes."""
+        fewest = min(int(self.positive.sum()), int((~self.positive).sum()))
+        if fewest < 2:
+            raise ValueError(
+                f"beside the points held back there must be two of each class to fit and compare "
+                f"classifiers, one class has {fewest}: give more points, or hold back fewer"
+            )
+        return StratifiedKFold(min(number, fewest), shuffle=True, random_state=seed)
+
+
+def candidates(
+    estimator: Any, sample: Sample, constraints: Sequence[Constraint], seed: int
+) -> list[Any]:
+    """Classifiers to fit, chosen without the points that will test them.
+
+    Parameters
+    ----------
+    estimator : classifier or None
+    sample : Sample
+    constraints : sequence of Constraint
+    seed : int
+    """
+    if estimator is not None:
+        last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+        several = len(constraints) > 1 and isinstance(last, CSVM)
+        return _rising(estimator, constraints) if several else [estimator]
+    tuned = _tuned_svc(sample, seed)
+    if len(constraints) == 1:
+        return [tuned]
+    svc = tuned[-1]
+    csvm = CSVM(C=svc.C, gamma=svc.gamma, threshold="none", random_state=seed, **_SEARCH)
+    return [tuned, *_rising(make_pipeline(StandardScaler(), csvm), constraints)]
+
+
+def _tuned_svc(sample: Sample, seed: int) -> Pipeline:
+    """A support vector machine with the parameters that rank the classes best, not fitted."""
+    folds = sample.folds(_TUNING, seed)
+    pipeline = make_pipeline(StandardScaler(), SVC())
+    grid = {**_GRID, "svc__class_weight": [None, "balanced"]}
+    search = GridSearchCV(pipeline, grid, scoring="roc_auc", cv=folds, refit=False)
+    return pipeline.set_params(**search.fit(sample.X, sample.y).best_params_)
+
+
+def _rising(estimator: Any, constraints: Sequence[Constraint]) -> list[Any]:
+    """The same CSVM asked for more and more."""
+    prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+    return [
+        clone(estimator).set_params(**{
+            f"{prefix}constraints": tuple(
+                Constraint(c.name, c.p0 + share * (1.0 - c.p0)) for c in constraints
+            )
+        })
+        for share in _RISING
+    ]
+
+
+def fitted(models: Sequence[Any], sample: Sample) -> list[Any]:
+    """Those of the models that can be fitted: CSVMs may be asked for too much."""
+    found, error = [], None
+    for model in models:
+        try:
+            found.append(_fit(model, sample))
+        except InfeasibleRatesError as raised:
+            error = raised
+    if not found and error is not None:
+        raise error
+    return found
+
+
+def _fit(model: Any, sample: Sample) -> Any:
+    return clone(model).fit(sample.X, sample.y)
+
+
+def scores(model: Any, X: Any, positive: Any) -> np.ndarray:
+    """What a fitted model says of points, the higher the more positive."""
+    at = int(np.flatnonzero(model.classes_ == positive)[0])
+    if hasattr(model, "decision_function"):
+        return (1.0 if at == 1 else -1.0) * model.decision_function(X)
+    if not hasattr(model, "predict_proba"):
+        raise ValueError(
+            f"estimator must have decision_function or predict_proba, {model!r} has neither"
+        )
+    return model.predict_proba(X)[:, at]
+
+
+def unseen_scores(model: Any, sample: Sample, positive: Any, seed: int) -> np.ndarray:
+    """Scores of every point by the model fitted to the other folds."""
+    found = np.empty(len(sample))
+    folds = sample.folds(_COMPARING, seed)
+    for rest, fold in folds.split(np.zeros(len(sample)), sample.positive):
+        found[fold] = scores(_fit(model, sample.take(rest)), sample.take(fold).X, positive)
+    return found

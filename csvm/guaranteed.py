@@ -1,0 +1,224 @@
+"""A classifier that keeps rates on new data, with the confidence asked."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.utils import check_random_state, indexable
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from .candidates import Sample, candidates, fitted, scores, unseen_scores
+from .certification import Certificate, certify_predictions, check_confidence, trials
+from .labels import Labels, label_tags
+from .rates import Constraint, parse_constraints
+from .sequences import about, fixed_sequence, in_order, umbrella_threshold
+
+__all__ = ["GuaranteedClassifier", "NotCertifiedWarning"]
+
+
+class NotCertifiedWarning(UserWarning):
+    """No candidate could be certified; the message says how many points it would take."""
+
+
+class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Any classifier with scores, thresholded so that rates hold on new data.
+
+    With probability at least `confidence` over the data given to `fit`, what is certified is true:
+    all rates are at least as asked on points drawn like these. Nothing else is assumed, neither of
+    the data nor of the estimator.
+
+    Parameters
+    ----------
+    estimator : classifier with ``decision_function`` or ``predict_proba``, optional
+        Fitted to the points that are not held back. By default a support vector machine with cost,
+        kernel width and class weights chosen by cross-validation; for several rates also CSVMs that
+        were asked for them. Of a `csvm.CSVM`, or a pipeline that ends in one, several are fitted
+        for several rates, along rising rates.
+    constraints : str, Constraint or sequence of them
+        As for `csvm.CSVM`.
+    confidence : float
+        In (0, 1).
+    calibration : float
+        Share of the points to hold back, in (0, 1), of those that some rate is about.
+    pos_label : optional
+        The positive class; by default the greater of the two labels.
+    random_state : int, RandomState or None
+        Draws the points to hold back, and folds.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The one that was taken, fitted.
+    threshold_ : float
+        Points with a score above it are called positive; the score is the decision function, or
+        the probability, of the positive class.
+    certificate_ : Certificate
+        The test of the rates on the points held back. If it is not ``certified``, a
+        `NotCertifiedWarning` has said so, and nothing is promised.
+    calibration_ : ndarray of int
+        Positions of the points held back.
+    classes_ : ndarray (2,)
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import csvm
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> scaled = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> model = csvm.GuaranteedClassifier(scaled, constraints="tpr>=0.9", random_state=0).fit(X, y)
+    >>> print(model.certificate_)
+    all rates are certified (confidence 0.95)
+      tpr >= 0.9 is certified: 102 of 107 right (0.953), true rate at least 0.904, p = 0.0374
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        constraints: str | Constraint | Iterable[str | Constraint] = ("tpr>=0.9",),
+        confidence: float = 0.95,
+        calibration: float = 0.3,
+        pos_label: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.constraints = constraints
+        self.confidence = confidence
+        self.calibration = calibration
+        self.pos_label = pos_label
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> GuaranteedClassifier:
+        """Fit candidates to one part of the points, and choose with the other.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, d), or whatever the estimator takes
+        y : array (n,)
+            Two classes.
+        """
+        constraints = self._check_parameters()
+        X, y = indexable(X, y)
+        labels = column_or_1d(y, warn=True)
+        coded = Labels.of(labels, self.pos_label)
+        everybody = Sample(X, labels, coded.signs > 0, None)
+        random = check_random_state(self.random_state)
+        self.classes_ = coded.classes
+        self._positive = coded.classes[1 if coded.orientation > 0 else 0]
+        self.calibration_ = _held_back(everybody, constraints, self.calibration, random)
+        rest = np.setdiff1d(np.arange(len(labels)), self.calibration_)
+        if len(np.unique(labels[rest])) < 2:
+            raise ValueError(
+                "no points of one class are left to fit beside those held back: give more points "
+                "of both classes"
+            )
+        self._choose(
+            everybody.take(rest), everybody.take(self.calibration_), constraints,
+            int(random.randint(2**31 - 1)),
+        )
+        if not self.certificate_.certified:
+            warnings.warn(str(self.certificate_), NotCertifiedWarning, stacklevel=2)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    def _check_parameters(self) -> list[Constraint]:
+        check_confidence(self.confidence)
+        share = self.calibration
+        if isinstance(share, bool) or not isinstance(share, (int, float, np.number)):
+            raise TypeError(f"calibration must be a number in (0, 1), got {share!r}")
+        if not 0.0 < share < 1.0:
+            raise ValueError(f"calibration must be in (0, 1), got {share!r}")
+        constraints = parse_constraints(self.constraints)
+        if not constraints:
+            raise ValueError("constraints is empty: there is nothing to guarantee")
+        return constraints
+
+    def _choose(
+        self, rest: Sample, held: Sample, constraints: Sequence[Constraint], seed: int
+    ) -> None:
+        """Everything before the last step is done without the points held back."""
+        models = candidates(self.estimator, rest, constraints, seed)
+        if about(constraints):
+            if len(models) > 1:
+                models = [self._keeps_most(models, rest, constraints, seed)]
+            (self.estimator_,) = fitted(models, rest)
+            found = scores(self.estimator_, held.X, self._positive)
+            self.threshold_ = umbrella_threshold(
+                found, held.positive, constraints, self.confidence, held.groups
+            )
+            self.certificate_: Certificate = certify_predictions(
+                constraints, held.positive, found > self.threshold_, self.confidence, held.groups
+            )
+            return
+        ready = fitted(models, rest)
+        unseen = [unseen_scores(model, rest, self._positive, seed) for model in ready]
+        sequence = in_order(
+            unseen, rest.positive, constraints, len(held) / len(rest), rest.groups
+        )
+        on_held = [scores(model, held.X, self._positive) for model in ready]
+        taken, self.certificate_ = fixed_sequence(
+            sequence, lambda candidate: on_held[candidate.model] > candidate.threshold,
+            held.positive, constraints, self.confidence, held.groups,
+        )
+        self.estimator_, self.threshold_ = ready[taken.model], taken.threshold
+
+    def _keeps_most(
+        self, models: Sequence[Any], rest: Sample, constraints: Sequence[Constraint], seed: int
+    ) -> Any:
+        """The model that keeps most of the other class where the rates of the one hold."""
+        other = ~rest.positive if about(constraints) > 0 else rest.positive
+        kept = []
+        for model in models:
+            found = unseen_scores(model, rest, self._positive, seed)
+            threshold = umbrella_threshold(
+                found, rest.positive, constraints, self.confidence, rest.groups
+            )
+            kept.append(((found > threshold) == rest.positive)[other].mean())
+        return models[int(np.argmax(kept))]
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Distance of the score to the threshold; positive means ``classes_[1]``."""
+        check_is_fitted(self)
+        above = scores(self.estimator_, X, self._positive) - self.threshold_
+        return above if self._positive == self.classes_[1] else -above
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Class of every point."""
+        chosen = (self.decision_function(X) > 0).astype(int)
+        return self.classes_[chosen]
+
+    def __sklearn_tags__(self) -> Any:
+        return label_tags(super().__sklearn_tags__())
+
+
+def _held_back(
+    sample: Sample, constraints: Sequence[Constraint], share: float, random: np.random.RandomState
+) -> np.ndarray:
+    """Positions of points to hold back, of those that some rate is about.
+
+    Rates of classes are about points whose classes are as they are, so that the draw may keep to
+    the same share of each; rates of both classes need a draw that does not look at them.
+    """
+    concerned = np.zeros(len(sample), dtype=bool)
+    for constraint in constraints:
+        concerned |= trials(constraint, sample.positive, sample.positive, sample.groups)
+    kind = np.zeros(len(sample), dtype=int)
+    if all(constraint.name in ("tpr", "tnr") for constraint in constraints):
+        kind = sample.positive.astype(int)
+        if sample.groups is not None:
+            kind += 2 * np.unique(sample.groups, return_inverse=True)[1]
+    chosen = []
+    for value in np.unique(kind[concerned]):
+        members = random.permutation(np.flatnonzero(concerned & (kind == value)))
+        chosen.append(members[: max(1, round(share * len(members)))])
+    return np.sort(np.concatenate(chosen))
