@@ -3,8 +3,21 @@
 from . import datasets, formulation, kernels, plots
 from .estimator import CSVM, ConstantClassifierWarning, fit_path
 from .feasibility import InfeasibleRatesError
-from .rates import AnchorWarning, Constraint, accuracy, tnr, tpr
+from .rates import (
+    Constraint,
+    accuracy,
+    all_of,
+    at_least,
+    balanced_accuracy,
+    cost,
+    f1,
+    npv,
+    precision,
+    tnr,
+    tpr,
+)
 from .sliding import SlidingSVC, slide
+from .thresholds import AnchorWarning
 
 __all__ = [
     "CSVM",
@@ -14,11 +27,18 @@ __all__ = [
     "InfeasibleRatesError",
     "SlidingSVC",
     "accuracy",
+    "all_of",
+    "at_least",
+    "balanced_accuracy",
+    "cost",
     "datasets",
+    "f1",
     "fit_path",
     "formulation",
     "kernels",
+    "npv",
     "plots",
+    "precision",
     "slide",
     "tnr",
     "tpr",
