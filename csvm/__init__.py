@@ -5,8 +5,21 @@ from .certification import Certificate, certify
 from .estimator import CSVM, ConstantClassifierWarning, fit_path
 from .feasibility import InfeasibleRatesError
 from .guaranteed import GuaranteedClassifier, NotCertifiedWarning
-from .rates import AnchorWarning, Constraint, accuracy, tnr, tpr
+from .rates import (
+    Constraint,
+    accuracy,
+    all_of,
+    at_least,
+    balanced_accuracy,
+    cost,
+    f1,
+    npv,
+    precision,
+    tnr,
+    tpr,
+)
 from .sliding import SlidingSVC, slide
+from .thresholds import AnchorWarning
 
 __all__ = [
     "CSVM",
@@ -19,12 +32,19 @@ __all__ = [
     "NotCertifiedWarning",
     "SlidingSVC",
     "accuracy",
+    "all_of",
+    "at_least",
+    "balanced_accuracy",
     "certify",
+    "cost",
     "datasets",
+    "f1",
     "fit_path",
     "formulation",
     "kernels",
+    "npv",
     "plots",
+    "precision",
     "slide",
     "tnr",
     "tpr",

@@ -23,8 +23,9 @@ from .certification import certify
 from .estimator import CSVM
 from .experiments import command as experiments
 from .feasibility import InfeasibleRatesError
-from .rates import THRESHOLDS, parse_constraints
+from .rates import accuracy, parse_constraints, tnr, tpr
 from .tables import Table, TableError, TableModel, read_table
+from .thresholds import THRESHOLDS
 
 __all__ = ["main"]
 
@@ -85,7 +86,12 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--positive", help="the positive class; by default the last in sorted order")
     fit.add_argument(
         "--constraint", action="append", dest="constraints", metavar="RATE",
-        help="'tpr>=0.95', 'tnr>=0.8' or 'accuracy>=0.9'; may be repeated (default tpr>=0.9)",
+        help="'tpr>=0.95', 'tnr>=0.8', 'accuracy>=0.9', 'precision>=0.8', 'npv>=0.9', 'f1>=0.7', "
+        "'balanced_accuracy>=0.8', 'cost(fn=5,fp=1)<=0.3'; of a group 'tpr[north]>=0.9', of every "
+        "group 'tpr[*]>=0.85'; may be repeated (default tpr>=0.9)",
+    )
+    fit.add_argument(
+        "--group", metavar="COLUMN", help="column with the groups; it is not used to predict"
     )
     fit.add_argument("--model", required=True, help="file to write, model.npz")
     fit.add_argument("--kernel", default="rbf", choices=["rbf", "linear", "poly"])
@@ -129,6 +135,9 @@ def _parser() -> argparse.ArgumentParser:
     certify.add_argument(
         "--confidence", type=float, default=0.95,
         help="how sure the certificate is to be (default 0.95)",
+    )
+    certify.add_argument(
+        "--group", metavar="COLUMN", help="column with the groups (default: that of the model)"
     )
     _row_options(certify)
 
@@ -174,10 +183,15 @@ def _fit(options: argparse.Namespace) -> int:
     table.column(options.label)
     for name in options.drop:
         table.column(name)
-    names = [n for n in table.columns if n != options.label and n not in options.drop]
+    aside = [options.label, *options.drop]
+    if options.group is not None:
+        table.column(options.group)
+        aside.append(options.group)
+    names = [n for n in table.columns if n not in aside]
     if not names:
         raise TableError("no columns are left to learn from")
-    table = _without_missing(table, [*names, options.label], options.drop_missing)
+    needed = [*names, options.label] + ([] if options.group is None else [options.group])
+    table = _without_missing(table, needed, options.drop_missing)
     labels = table.labels(options.label)
     if options.positive is not None and options.positive not in labels:
         raise TableError(
@@ -199,8 +213,11 @@ def _fit(options: argparse.Namespace) -> int:
         pos_label=options.positive, random_state=options.seed, verbose=0 if options.quiet else 1,
     )
     with redirect_stdout(sys.stderr):  # the search log is progress, not outcome
-        model.fit((X - mean) / scale, labels)
-    TableModel(model, names, mean, scale, options.label).save(options.model)
+        model.fit(
+            (X - mean) / scale, labels,
+            sensitive_features=None if options.group is None else table.groups(options.group),
+        )
+    TableModel(model, names, mean, scale, options.label, options.group).save(options.model)
     _print_fit(model, options)
     if model.result_.reason is Reason.INTERRUPT:
         return INTERRUPTED
@@ -220,9 +237,11 @@ def _print_fit(model: CSVM, options: argparse.Namespace) -> None:
         return
     print(result)
     for rate in model.rates_:
+        sign = "<=" if rate.rate.startswith("cost") else ">="
         print(
-            f"{rate.rate} >= {rate.asked:g}: {rate.required:g} of {rate.total:g} anchors required, "
-            f"{rate.counted:g} have margin one; {rate.rate} on the anchors is {rate.achieved:.4f}"
+            f"{rate.rate} {sign} {rate.asked:g}: {rate.required:g} of {rate.total:g} anchors "
+            f"required, {rate.counted:g} have margin one; {rate.rate} on the anchors is "
+            f"{rate.achieved:.4f}"
         )
     print(f"model written to {options.model}: {len(model.support_)} support vectors")
 
@@ -294,11 +313,9 @@ def _evaluate(options: argparse.Namespace) -> int:
     positive = model.model.pos_label
     if positive is None:
         positive = model.model.classes_[1]
-    rates = _rates(labels == positive, predicted == positive)
-    asked = [
-        {"rate": c.name, "asked": c.p0, "found": rates[c.name], "met": rates[c.name] >= c.p0}
-        for c in parse_constraints(model.model.constraints)
-    ]
+    truth, said = labels == positive, predicted == positive
+    rates = {str(rate): (rate >= 1).value(truth, said) for rate in (tpr, tnr, accuracy)}
+    asked = _asked(model, table, truth, said)
     if options.json:
         _print_json({"rows": len(table), "positive": str(positive), **rates, "constraints": asked})
         return OK
@@ -306,17 +323,55 @@ def _evaluate(options: argparse.Namespace) -> int:
     for name, value in rates.items():
         print(f"{name:9} {value:.4f}")
     for row in asked:
+        if row["found"] is None:
+            print(f"{row['constraint']} cannot be told: none of these rows is concerned")
+            continue
         verdict = "met" if row["met"] else "NOT met"
-        print(f"{row['rate']} >= {row['asked']:g} is {verdict} on these rows")
+        print(f"{row['constraint']} is {verdict} on these rows: {row['found']:.4f}")
     return OK
+
+
+def _groups(model: TableModel, table: Table) -> np.ndarray | None:
+    """The groups of the rows, if the model knows of any and the table has them."""
+    if model.group is None or model.group not in table.columns:
+        return None
+    return table.groups(model.group)
+
+
+def _asked(
+    model: TableModel, table: Table, truth: np.ndarray, said: np.ndarray
+) -> list[dict[str, Any]]:
+    """What these rows say about the constraints that can be asked of new data, group by group."""
+    groups = _groups(model, table)
+    rows = []
+    for constraint in parse_constraints(model.model.constraints):
+        if not constraint.on_new_data:
+            continue
+        if constraint.rate.group is not None and groups is None:
+            print(
+                f"csvm: note: {constraint} cannot be told without the column {model.group}",
+                file=sys.stderr,
+            )
+            continue
+        for one in constraint.each(groups):
+            value = one.value(truth, said, groups)
+            met = not np.isnan(value) and one.met(truth, said, groups)
+            rows.append({
+                "constraint": str(one), "rate": str(one.rate), "asked": one.p0,
+                "found": None if np.isnan(value) else value, "met": met,
+            })
+    return rows
 
 
 def _certify(options: argparse.Namespace) -> int:
     model, table, labels = _labelled(options)
     points = model.points(table)
     _warn_of_seen_rows(model.model, points)
-    constraints = options.constraints or model.model.constraints
-    certificate = certify(model.model, points, labels, constraints, confidence=options.confidence)
+    groups = _groups(model, table) if options.group is None else table.groups(options.group)
+    certificate = certify(
+        model.model, points, labels, options.constraints or model.model.constraints,
+        confidence=options.confidence, sensitive_features=groups,
+    )
     if options.json:
         _print_json({
             "rows": len(table), "certified": certificate.certified,
@@ -337,14 +392,6 @@ def _warn_of_seen_rows(model: CSVM, points: np.ndarray) -> None:
             "are among these rows: the certificate is valid only for rows that the fit has not "
             "seen", file=sys.stderr,
         )
-
-
-def _rates(positive: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    return {
-        "tpr": float(predicted[positive].mean()),
-        "tnr": float((~predicted[~positive]).mean()),
-        "accuracy": float((positive == predicted).mean()),
-    }
 
 
 def _print_json(data: dict[str, Any]) -> None:

@@ -18,6 +18,8 @@ def split_anchors(
     *,
     X: np.ndarray | None = None,
     weights: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+    always: np.ndarray | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the training points I and of the anchors J.
@@ -30,10 +32,14 @@ def split_anchors(
     y : ndarray (n,)
         Labels, +1 or -1.
     X : ndarray (n, d), optional
-        The points. Equal points of a class are drawn together, so that a point given twice and a
-        point of weight two mean the same, and no anchor was also trained on.
+        The points. Equal points of a class, and group, are drawn together, so that a point given
+        twice and a point of weight two mean the same, and no anchor was also trained on.
     weights : ndarray (n,), optional
         How many points each one stands for; points of weight 0 are in neither set.
+    strata : ndarray (n,), optional
+        Groups; the fraction is then drawn of each class in each group.
+    always : ndarray of bool (n,), optional
+        Points that are anchors in any case.
     random_state : int, RandomState or None
 
     Returns
@@ -50,9 +56,11 @@ def split_anchors(
             )
         chosen = np.arange(len(y)) >= len(y) // 2
     elif np.ndim(anchors) == 0:
-        chosen = _draw(anchors, y, X, weights, check_random_state(random_state))
+        chosen = _draw(anchors, y, X, weights, strata, check_random_state(random_state))
     else:
         chosen = _given(anchors, len(y))
+    if always is not None:
+        chosen |= always
     training = np.flatnonzero(~chosen & (weights > 0))
     anchor_set = np.flatnonzero(chosen & (weights > 0))
     _check(y, training, anchor_set)
@@ -64,6 +72,7 @@ def _draw(
     y: np.ndarray,
     X: np.ndarray | None,
     weights: np.ndarray,
+    strata: np.ndarray | None,
     random: np.random.RandomState,
 ) -> np.ndarray:
     """Mask of a stratified random part, to the nearest point."""
@@ -72,10 +81,10 @@ def _draw(
     if not 0.0 < fraction < 1.0:
         raise ValueError(f"as a fraction, anchors must be in (0, 1), got {fraction!r}")
     chosen = np.zeros(len(y), dtype=bool)
-    for label in (-1, 1):
-        members = np.flatnonzero((y == label) & (weights > 0))
-        if members.size == 0:
-            continue
+    _, stratum = np.unique(np.zeros(len(y)) if strata is None else strata, return_inverse=True)
+    cells = 2 * stratum + (y > 0)  # the classes of the first group, of the second, and so on
+    for cell in np.unique(cells[weights > 0]):
+        members = np.flatnonzero((cells == cell) & (weights > 0))
         group = np.arange(members.size)
         if X is not None:
             _, group = np.unique(X[members], axis=0, return_inverse=True)

@@ -23,7 +23,7 @@ __all__ = ["Sample", "candidates", "fitted", "scores", "unseen_scores"]
 _TUNING, _COMPARING = 5, 3  # folds
 _GRID = {"svc__C": [0.1, 1.0, 10.0, 100.0], "svc__gamma": [0.003, 0.01, 0.03, 0.1, "scale"]}
 _RISING = (0.0, 0.3, 0.6)  # of the way from the rates asked for to one
-_SEARCH = {"gap": 0.05, "time_limit": 1.0}  # good is enough: what counts is tested anyway
+_GAP, _SECONDS = 0.05, 1.0  # of the search of a CSVM: good is enough, the rates are tested
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,16 @@ def candidates(
     seed : int
     """
     if estimator is not None:
-        last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-        several = len(constraints) > 1 and isinstance(last, CSVM)
+        several = len(constraints) > 1 and isinstance(_last(estimator), CSVM)
         return _rising(estimator, constraints) if several else [estimator]
     tuned = _tuned_svc(sample, seed)
     if len(constraints) == 1:
         return [tuned]
     svc = tuned[-1]
-    csvm = CSVM(C=svc.C, gamma=svc.gamma, threshold="none", random_state=seed, **_SEARCH)
+    csvm = CSVM(
+        C=svc.C, gamma=svc.gamma, threshold="none", gap=_GAP, time_limit=_SECONDS,
+        random_state=seed,
+    )
     return [tuned, *_rising(make_pipeline(StandardScaler(), csvm), constraints)]
 
 
@@ -99,11 +101,11 @@ def _tuned_svc(sample: Sample, seed: int) -> Pipeline:
 
 def _rising(estimator: Any, constraints: Sequence[Constraint]) -> list[Any]:
     """The same CSVM asked for more and more."""
-    prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+    name = f"{_prefix(estimator)}constraints"
     return [
         clone(estimator).set_params(**{
-            f"{prefix}constraints": tuple(
-                Constraint(c.name, c.p0 + share * (1.0 - c.p0)) for c in constraints
+            name: tuple(
+                Constraint(c.rate, c.p0 + share * (1.0 - c.p0)) for c in constraints
             )
         })
         for share in _RISING
@@ -124,7 +126,20 @@ def fitted(models: Sequence[Any], sample: Sample) -> list[Any]:
 
 
 def _fit(model: Any, sample: Sample) -> Any:
-    return clone(model).fit(sample.X, sample.y)
+    if sample.groups is None or not isinstance(_last(model), CSVM):
+        return clone(model).fit(sample.X, sample.y)
+    return clone(model).fit(
+        sample.X, sample.y, **{f"{_prefix(model)}sensitive_features": sample.groups}
+    )
+
+
+def _last(model: Any) -> Any:
+    return model[-1] if isinstance(model, Pipeline) else model
+
+
+def _prefix(model: Any) -> str:
+    """What scikit-learn puts before the names of parameters of the last step."""
+    return f"{model.steps[-1][0]}__" if isinstance(model, Pipeline) else ""
 
 
 def scores(model: Any, X: Any, positive: Any) -> np.ndarray:

@@ -18,10 +18,18 @@ from scipy.special import betainc
 from scipy.stats import beta, binom
 from sklearn.utils.validation import column_or_1d
 
+from .groups import group_names, take_groups
 from .rates import Constraint, parse_constraints
 
 __all__ = [
-    "Certificate", "CertifiedRate", "certify", "certify_predictions", "check_confidence", "trials",
+    "Certificate",
+    "CertifiedRate",
+    "certifiable",
+    "certify",
+    "certify_predictions",
+    "check_confidence",
+    "share_asked",
+    "trials",
 ]
 
 
@@ -32,7 +40,7 @@ class CertifiedRate:
     Parameters
     ----------
     rate : str
-        Its name.
+        The measure, with its group.
     asked : float
         p0.
     n, right : int
@@ -115,6 +123,7 @@ def certify(
     constraints: str | Constraint | Iterable[str | Constraint],
     *,
     confidence: float = 0.95,
+    sensitive_features: Any = None,
     pos_label: Any = None,
 ) -> Certificate:
     """Test on unseen points whether the rates of a fitted classifier are what was asked.
@@ -131,9 +140,13 @@ def certify(
     y : array (n,)
         Their classes.
     constraints : str, Constraint or sequence of them
-        As for `csvm.CSVM`.
+        As for `csvm.CSVM`. Only shares of independent points can be tested exactly: chosen cases,
+        ``balanced_accuracy`` and ``cost`` are refused. (``f1`` is a function of such a share.)
     confidence : float
         In (0, 1).
+    sensitive_features : array (n,) or str, optional
+        The group of every point, for rates of groups; or the column of the DataFrame `X` that
+        holds it, which is then no feature.
     pos_label : optional
         The positive class; by default the one that the model itself was given, else the greater.
 
@@ -154,10 +167,10 @@ def certify(
       tpr >= 0.95 is certified: 171 of 174 right (0.983), true rate at least 0.956, p = 0.0236
       tnr >= 0.85 is certified: 100 of 110 right (0.909), true rate at least 0.851, p = 0.0481
     """
-    asked = parse_constraints(constraints)
-    if not asked:
-        raise ValueError("constraints is empty: there is nothing to certify")
+    X, groups, _ = take_groups(X, sensitive_features)
     labels = column_or_1d(y)
+    names = None if groups is None else group_names(groups, len(labels))
+    asked = certifiable(constraints, names)
     predicted = np.asarray(model.predict(X))
     if len(labels) != len(predicted):
         raise ValueError(f"X has {len(predicted)} points, y has {len(labels)} labels")
@@ -167,7 +180,7 @@ def certify(
         raise ValueError(
             f"y holds {unknown[0]!r}, the classes of the model are {list(model.classes_)}"
         )
-    return certify_predictions(asked, labels == positive, predicted == positive, confidence)
+    return certify_predictions(asked, labels == positive, predicted == positive, confidence, names)
 
 
 def _positive_class(model: Any, pos_label: Any) -> Any:
@@ -228,20 +241,58 @@ def check_confidence(confidence: Any) -> None:
         raise ValueError(f"confidence must be in (0, 1), got {confidence!r}")
 
 
+_NO_TEST = {
+    "cases": "it is about known cases, not about new points",
+    "balanced_accuracy": "it is the mean of two shares; ask for tpr and tnr instead",
+    "cost": "it weighs two kinds of errors; ask for tpr and tnr, or for the accuracy, instead",
+}
+
+
+def certifiable(
+    constraints: str | Constraint | Iterable[str | Constraint], groups: np.ndarray | None
+) -> list[Constraint]:
+    """Constraints that have an exact test, one for each group; refuses the others."""
+    asked = [one for each in parse_constraints(constraints) for one in each.each(groups)]
+    if not asked:
+        raise ValueError("constraints is empty: there is nothing to certify")
+    for constraint in asked:
+        if constraint.name in _NO_TEST:
+            raise ValueError(
+                f"{constraint} has no exact test on new data: {_NO_TEST[constraint.name]}"
+            )
+    return asked
+
+
 def trials(
     constraint: Constraint, positive: np.ndarray, predicted: np.ndarray, groups: np.ndarray | None
 ) -> np.ndarray:
-    """Mask of the points that the rate is about."""
-    return constraint.rate.members(np.where(positive, 1.0, -1.0))
+    """Mask of the points whose share of right ones is tested.
+
+    For the precision these are the points called positive: given the predictions, each of them is
+    right independently of the others. F1 is 2s / (1 + s) for the share s of right ones among the
+    points that are positive or called so.
+    """
+    members = constraint.rate.members(positive, groups)
+    concerned = {"precision": predicted, "npv": ~predicted, "f1": positive | predicted}
+    return members & concerned.get(constraint.name, True)
+
+
+def share_asked(constraint: Constraint) -> float:
+    """What the share of right ones among the `trials` must be."""
+    return constraint.p0 / (2.0 - constraint.p0) if constraint.name == "f1" else constraint.p0
 
 
 def _test(constraint: Constraint, n: int, right: int, confidence: float) -> CertifiedRate:
-    level, p0 = 1.0 - confidence, constraint.p0
+    level, p0 = 1.0 - confidence, share_asked(constraint)
     p_value = float(binom.sf(right - 1, n, p0))
     lower = float(beta.ppf(level, right, n - right + 1)) if right else 0.0
+    if constraint.name == "f1":
+        lower = 2.0 * lower / (1.0 + lower)
     certified = p_value <= level
     more = 0 if certified else _more(p0, n, right, level)
-    return CertifiedRate(constraint.name, p0, n, right, lower, p_value, certified, more)
+    return CertifiedRate(
+        str(constraint.rate), constraint.p0, n, right, lower, p_value, certified, more
+    )
 
 
 def _more(p0: float, n: int, right: int, level: float) -> int | None:

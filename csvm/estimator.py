@@ -23,9 +23,11 @@ from relaxations.patience import FOR_EVER, Patience
 from . import persistence
 from .anchors import Anchors, split_anchors
 from .feasibility import Feasibility, InfeasibleRatesError
+from .groups import group_names, take_groups, without_groups
 from .kernels import KERNELS, Kernel, check_psd, gram, low_rank, resolve_gamma
 from .labels import Labels, check_weights, label_tags
-from .rates import Constraint, RateReport, Requirement, parse_constraints, report, requirements
+from .rates import Constraint, chosen_cases, parse_constraints
+from .requirements import RateReport, Requirement, report, requirements
 from .search import CSVMProblem, Instance
 
 __all__ = ["CSVM", "ConstantClassifierWarning", "fit_path", "start_near"]
@@ -66,11 +68,14 @@ class CSVM(ClassifierMixin, BaseEstimator):
     coef0 : float
         Of the kernels "poly" and "sigmoid".
     constraints : sequence of str or Constraint
-        Rates asked for, as ``"tpr>=0.9"`` or ``csvm.tpr >= 0.9``; also ``tnr`` and ``accuracy``.
+        Rates asked for, as ``"tpr>=0.9"`` or ``csvm.tpr >= 0.9``; also ``tnr``, ``accuracy``,
+        ``precision``, ``npv``, ``f1``, ``balanced_accuracy`` and ``cost``, of all points, of a
+        group (``"tpr[north]>=0.9"``) or of every group (``"tpr[*]>=0.85"``); and chosen cases, with
+        `csvm.at_least` and `csvm.all_of`.
     alpha : float
         Level at which the anchors must reject that a rate is lower than asked.
     threshold : {"hoeffding", "normal", "exact", "none"}
-        From a rate to a number of anchors; see `csvm.rates.threshold_count`.
+        From a rate to a number of anchors; see `csvm.thresholds.threshold_count`.
     anchors : float, "second-half", positions or mask
         Which points are anchors; see `csvm.anchors.split_anchors`.
     node_solver : {"auto", "smo", "osqp"}
@@ -103,7 +108,12 @@ class CSVM(ClassifierMixin, BaseEstimator):
     given_up_ : ndarray of int
         Positions of the anchors that have no margin one though a rate is about them.
     rates_ : list of RateReport
-        For every constraint what was asked, required and achieved on the anchors.
+        For every constraint, and every group of it, what was asked, required and achieved on the
+        anchors.
+    groups_ : list of str or None
+        The groups given to `fit`.
+    group_column_ : str or None
+        The column that held them; it is not needed to predict.
     result_ : bnb.Result
         The search: status, bound, gap, nodes, time.
     n_features_in_, feature_names_in_
@@ -162,7 +172,8 @@ class CSVM(ClassifierMixin, BaseEstimator):
     # -- fitting ------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, anchors: Anchors | None = None
+        self, X: Any, y: Any, sample_weight: Any = None, anchors: Anchors | None = None, *,
+        sensitive_features: Any = None,
     ) -> CSVM:
         """Find the classifier.
 
@@ -175,58 +186,64 @@ class CSVM(ClassifierMixin, BaseEstimator):
             How many points each one stands for: weighs slack costs and the counts of anchors.
         anchors : optional
             Overrides the parameter of the same name.
+        sensitive_features : array (n,) or str, optional
+            The group of every point, for rates of groups; or the column of the DataFrame `X` that
+            holds it, which is then no feature.
 
         Raises
         ------
         InfeasibleRatesError
             If the rates contradict each other.
         """
-        return self._fit(X, y, sample_weight, anchors, None)
+        return self._fit(X, y, sample_weight, anchors, sensitive_features, None)
 
     def _fit(
-        self, X: Any, y: Any, sample_weight: Any, anchors: Anchors | None, near: CSVM | None
+        self, X: Any, y: Any, sample_weight: Any, anchors: Anchors | None, groups: Any,
+        near: CSVM | None,
     ) -> CSVM:
         """Fit, starting from the anchors that a model with other parameters gave up."""
         self._check_parameters()
         constraints = parse_constraints(self.constraints)
         if not constraints:
             raise ValueError("constraints is empty: without any, use sklearn.svm.SVC")
+        X, groups, self.group_column_ = take_groups(X, groups)
         points, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         coded = Labels.of(labels, self.pos_label)
         weights = check_weights(sample_weight, points)
         precomputed = self.kernel == "precomputed"
         if precomputed and points.shape[0] != points.shape[1]:
             raise ValueError(f"a precomputed kernel matrix must be square, got {points.shape}")
+        names = None if groups is None else group_names(groups, len(points))
+        self.groups_ = None if names is None else np.unique(names).tolist()
         training, anchor_set = split_anchors(
             self.anchors if anchors is None else anchors, coded.signs,
-            X=None if precomputed else points, weights=weights, random_state=self.random_state,
+            X=None if precomputed else points, weights=weights, strata=names,
+            always=chosen_cases(constraints, len(points)), random_state=self.random_state,
         )
         asked = requirements(
             constraints, coded.signs[anchor_set], weights[anchor_set], threshold=self.threshold,
-            alpha=self.alpha,
+            alpha=self.alpha, groups=None if names is None else names[anchor_set],
+            positions=anchor_set,
         )
         # Anchors that no rate is about do not enter the problem.
         counted = np.any([r.weights > 0 for r in asked], axis=0)
         used = anchor_set[counted]
-        asked = [Requirement(r.constraint, r.weights[counted], r.required) for r in asked]
         order = np.concatenate([training, used])
         self._gamma = 1.0 if precomputed else resolve_gamma(self.gamma, points, weights)
         kernel, is_factor = self._kernel(points, order)
         instance = Instance(
             kernel, coded.signs[order], self._costs(coded.signs[training], weights[training]),
-            np.array([r.weights for r in asked]), np.array([r.required for r in asked]),
+            np.array([r.weights[counted] for r in asked]), np.array([r.required for r in asked]),
             is_factor=is_factor,
         )
         del kernel  # the instance has a copy
-        model = _Model(instance, asked)
+        model = _Model(instance, [r.only(counted) for r in asked])
         self.result_ = self._solve(model, None if near is None else near._kept(used))
         x = self.result_.x
         assert x is not None
         decision = instance.decision(x)
         _check_rounding(instance, x)
         margins = (coded.signs[order] * decision)[len(training) :]
-        self.rates_: list[RateReport] = report(asked, margins)
-        _check_rates(self.rates_)
         support = np.flatnonzero(x[:-1])
         if np.all(decision > 0) or np.all(decision < 0):
             warnings.warn(
@@ -240,6 +257,15 @@ class CSVM(ClassifierMixin, BaseEstimator):
         self.support_vectors_ = points[:0] if precomputed else points[self.support_]
         self.dual_coef_ = 0.5 * coded.orientation * x[:-1][support][None, :]
         self.intercept_ = np.array([coded.orientation * x[-1]])
+        everywhere = np.empty(len(anchor_set))
+        everywhere[counted] = margins
+        if not counted.all():  # some measures are also about anchors that their row gives no weight
+            others = anchor_set[~counted]
+            everywhere[~counted] = (
+                coded.signs[others] * coded.orientation * self._decide(points[others])
+            )
+        self.rates_: list[RateReport] = report(asked, everywhere)
+        _check_rates(self.rates_)
         return self
 
     def _check_parameters(self) -> None:
@@ -365,7 +391,10 @@ class CSVM(ClassifierMixin, BaseEstimator):
             For a precomputed kernel the matrix between these points and those given to `fit`.
         """
         check_is_fitted(self)
-        points = validate_data(self, X, dtype=np.float64, reset=False)
+        X = without_groups(X, self.group_column_)
+        return self._decide(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _decide(self, points: np.ndarray) -> np.ndarray:
         if self.kernel == "precomputed":
             K = points[:, self.support_]
         else:
@@ -403,6 +432,7 @@ def fit_path(
     *,
     sample_weight: Any = None,
     anchors: Anchors | None = None,
+    sensitive_features: Any = None,
 ) -> list[CSVM]:
     """Fit a model for each of neighbouring parameters, each search starting from the last one.
 
@@ -410,7 +440,7 @@ def fit_path(
     ----------
     estimator : CSVM
         Copied; give it a fixed `random_state` or anchors, so that all fits share the anchors.
-    X, y, sample_weight, anchors
+    X, y, sample_weight, anchors, sensitive_features
         As for `CSVM.fit`.
     parameters : iterable of dict
         For example ``[{"C": C} for C in (1, 2, 4)]``.
@@ -422,7 +452,8 @@ def fit_path(
     models: list[CSVM] = []
     for changes in parameters:
         model = clone(estimator).set_params(**changes)
-        models.append(model._fit(X, y, sample_weight, anchors, models[-1] if models else None))
+        near = models[-1] if models else None
+        models.append(model._fit(X, y, sample_weight, anchors, sensitive_features, near))
     return models
 
 
@@ -503,8 +534,8 @@ def _check_rates(rates: list[RateReport]) -> None:
     """The promise of the estimator, checked on what is returned."""
     for rate in rates:
         tolerance = 1e-9 * rate.total
-        if min(rate.counted, rate.achieved * rate.total) < rate.required - tolerance:
+        if rate.counted < rate.required - tolerance:
             raise RuntimeError(
-                f"the classifier found counts {rate.counted:g} anchors for {rate.rate}, but "
+                f"the classifier found counts {rate.counted:g} of the anchors for {rate.rate}, but "
                 f"{rate.required:g} are required: please report this"
             )

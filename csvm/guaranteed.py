@@ -12,9 +12,16 @@ from sklearn.utils import check_random_state, indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .candidates import Sample, candidates, fitted, scores, unseen_scores
-from .certification import Certificate, certify_predictions, check_confidence, trials
+from .certification import (
+    Certificate,
+    certifiable,
+    certify_predictions,
+    check_confidence,
+    trials,
+)
+from .groups import group_names, take_groups, without_groups
 from .labels import Labels, label_tags
-from .rates import Constraint, parse_constraints
+from .rates import Constraint
 from .sequences import about, fixed_sequence, in_order, umbrella_threshold
 
 __all__ = ["GuaranteedClassifier", "NotCertifiedWarning"]
@@ -39,7 +46,7 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         were asked for them. Of a `csvm.CSVM`, or a pipeline that ends in one, several are fitted
         for several rates, along rising rates.
     constraints : str, Constraint or sequence of them
-        As for `csvm.CSVM`.
+        As for `csvm.certify`.
     confidence : float
         In (0, 1).
     calibration : float
@@ -96,7 +103,7 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.pos_label = pos_label
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> GuaranteedClassifier:
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> GuaranteedClassifier:
         """Fit candidates to one part of the points, and choose with the other.
 
         Parameters
@@ -104,12 +111,18 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X : array or DataFrame (n, d), or whatever the estimator takes
         y : array (n,)
             Two classes.
+        sensitive_features : array (n,) or str, optional
+            The group of every point, for rates of groups; or the column of the DataFrame `X` that
+            holds it, which is then no feature. It is not needed to predict.
         """
-        constraints = self._check_parameters()
+        self._check_parameters()
+        X, groups, self.group_column_ = take_groups(X, sensitive_features)
         X, y = indexable(X, y)
         labels = column_or_1d(y, warn=True)
         coded = Labels.of(labels, self.pos_label)
-        everybody = Sample(X, labels, coded.signs > 0, None)
+        names = None if groups is None else group_names(groups, len(labels))
+        constraints = certifiable(self.constraints, names)
+        everybody = Sample(X, labels, coded.signs > 0, names)
         random = check_random_state(self.random_state)
         self.classes_ = coded.classes
         self._positive = coded.classes[1 if coded.orientation > 0 else 0]
@@ -131,17 +144,13 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def _check_parameters(self) -> list[Constraint]:
+    def _check_parameters(self) -> None:
         check_confidence(self.confidence)
         share = self.calibration
         if isinstance(share, bool) or not isinstance(share, (int, float, np.number)):
             raise TypeError(f"calibration must be a number in (0, 1), got {share!r}")
         if not 0.0 < share < 1.0:
             raise ValueError(f"calibration must be in (0, 1), got {share!r}")
-        constraints = parse_constraints(self.constraints)
-        if not constraints:
-            raise ValueError("constraints is empty: there is nothing to guarantee")
-        return constraints
 
     def _choose(
         self, rest: Sample, held: Sample, constraints: Sequence[Constraint], seed: int
@@ -189,6 +198,7 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """Distance of the score to the threshold; positive means ``classes_[1]``."""
         check_is_fitted(self)
+        X = without_groups(X, self.group_column_)
         above = scores(self.estimator_, X, self._positive) - self.threshold_
         return above if self._positive == self.classes_[1] else -above
 

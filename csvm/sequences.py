@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import rel_entr
 from scipy.stats import binom
 
-from .certification import Certificate, certify_predictions, trials
+from .certification import Certificate, certify_predictions, share_asked, trials
 from .rates import Constraint
 
 __all__ = [
@@ -135,7 +135,7 @@ def _safety(
         members = trials(constraint, positive, predicted, groups)
         n = members.sum()
         found = right[members].mean() if n else 0.0
-        p0 = constraint.p0
+        p0 = share_asked(constraint)
         distance = rel_entr(found, p0) + rel_entr(1.0 - found, 1.0 - p0)  # infinite for p0 = 1
         exponents.append(np.copysign(min(share * n * distance, 1e9), found - p0))
     return float(min(exponents))

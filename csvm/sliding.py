@@ -11,9 +11,11 @@ from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .anchors import Anchors, split_anchors
+from .groups import group_names, take_groups, without_groups
 from .kernels import resolve_gamma
 from .labels import Labels, check_weights, label_tags
-from .rates import Constraint, RateReport, parse_constraints, report, requirements
+from .rates import Constraint, chosen_cases, parse_constraints
+from .requirements import RateReport, report, requirements
 
 __all__ = ["SlidingSVC", "slide"]
 
@@ -155,7 +157,8 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, anchors: Anchors | None = None
+        self, X: Any, y: Any, sample_weight: Any = None, anchors: Anchors | None = None, *,
+        sensitive_features: Any = None,
     ) -> SlidingSVC:
         """Fit the SVM and slide.
 
@@ -168,18 +171,24 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             How many points each one stands for.
         anchors : optional
             Overrides the parameter of the same name.
+        sensitive_features : optional
+            As for `csvm.CSVM.fit`.
         """
+        X, groups, self.group_column_ = take_groups(X, sensitive_features)
         points, labels = validate_data(self, X, y, dtype=np.float64)
         coded = Labels.of(labels, self.pos_label)
         weights = check_weights(sample_weight, points)
         constraints = parse_constraints(self.constraints)
+        names = None if groups is None else group_names(groups, len(points))
         _, anchor_set = split_anchors(
             self.anchors if anchors is None else anchors, coded.signs, X=points, weights=weights,
+            strata=names, always=chosen_cases(constraints, len(points)),
             random_state=self.random_state,
         )
         signs, anchor_weights = coded.signs[anchor_set], weights[anchor_set]
         asked = requirements(
-            constraints, signs, anchor_weights, threshold=self.threshold, alpha=self.alpha
+            constraints, signs, anchor_weights, threshold=self.threshold, alpha=self.alpha,
+            groups=None if names is None else names[anchor_set], positions=anchor_set,
         )
         self.classes_ = coded.classes
         self.estimator_ = self._fitted(points, labels, sample_weight)
@@ -223,6 +232,7 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """Signed score; positive means ``classes_[1]``."""
         check_is_fitted(self)
+        X = without_groups(X, self.group_column_)
         points = validate_data(self, X, dtype=np.float64, reset=False)
         return self.estimator_.decision_function(points) + self.shift_
 

@@ -69,6 +69,32 @@ def test_fit_predict_evaluate(fit, tmp_path, capsys, data):
     assert "positive class sick" in capsys.readouterr().out
 
 
+def test_groups(fit, tmp_path, capsys):
+    table = [{**row, "region": "nord" if k % 3 else "süd"} for k, row in enumerate(rows())]
+    source = write(tmp_path / "groups.csv", table)
+    asked = ("--constraint", "tpr[*]>=0.9", "--constraint", "precision>=0.6")
+    assert fit(*asked, "--group", "region", source=source) == 0
+    out = capsys.readouterr().out
+    assert "tpr[nord] >= 0.9: 18 of 20 anchors" in out and "tpr[süd] >= 0.9: 9 of 10" in out
+    assert TableModel.load(fit.path).columns == ["age", "dose"]
+    assert main(["predict", write(tmp_path / "b.csv", rows(seed=1)), "--model", fit.path]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", source, "--model", fit.path, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["constraints"]
+    assert [row["rate"] for row in found] == ["tpr[nord]", "tpr[süd]", "precision"]
+    assert all(row["met"] == (row["found"] >= row["asked"]) for row in found)
+    assert main(["evaluate", str(tmp_path / "b.csv"), "--model", fit.path]) == 0
+    out, err = capsys.readouterr()
+    assert "tpr[*]>=0.9 cannot be told without the column region" in err
+    assert "tpr[nord]" not in out and "precision>=0.6 is" in out
+    assert fit(*asked, source=source) == 1
+    assert "these columns hold text: region" in capsys.readouterr().err
+    assert fit(*asked, "--drop", "region", source=source) == 1
+    assert "say who is in which" in capsys.readouterr().err
+    assert fit(*asked, "--group", "area", source=source) == 1
+    assert "has no column 'area'" in capsys.readouterr().err
+
+
 def test_json_is_alone_on_standard_output_and_progress_on_the_other(fit, data, capsys):
     options = ["--label", "state", "--threshold", "none", "--model", fit.path, "--json"]
     assert main(["fit", data, *options]) == 0

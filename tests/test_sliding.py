@@ -8,8 +8,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from csvm.rates import AnchorWarning
 from csvm.sliding import SlidingSVC, slide
+from csvm.thresholds import AnchorWarning
 
 
 def random_case(seed):
