@@ -95,7 +95,9 @@ def _tuned_svc(sample: Sample, seed: int) -> Pipeline:
     folds = sample.folds(_TUNING, seed)
     pipeline = make_pipeline(StandardScaler(), SVC())
     grid = {**_GRID, "svc__class_weight": [None, "balanced"]}
-    search = GridSearchCV(pipeline, grid, scoring="roc_auc", cv=folds, refit=False)
+    search = GridSearchCV(
+        pipeline, grid, scoring="roc_auc", cv=folds, refit=False, error_score="raise"
+    )
     return pipeline.set_params(**search.fit(sample.X, sample.y).best_params_)
 
 

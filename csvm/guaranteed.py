@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils import check_random_state, indexable
+from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .candidates import Sample, candidates, fitted, scores, unseen_scores
@@ -119,6 +119,8 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X, groups, self.group_column_ = take_groups(X, sensitive_features)
         X, y = indexable(X, y)
         labels = column_or_1d(y, warn=True)
+        if not len(labels):
+            raise ValueError("X and y hold no points")
         coded = Labels.of(labels, self.pos_label)
         names = None if groups is None else group_names(groups, len(labels))
         constraints = certifiable(self.constraints, names)
@@ -208,7 +210,10 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self.classes_[chosen]
 
     def __sklearn_tags__(self) -> Any:
-        return label_tags(super().__sklearn_tags__())
+        tags = label_tags(super().__sklearn_tags__())
+        if self.estimator is not None:
+            tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
+        return tags
 
 
 def _held_back(

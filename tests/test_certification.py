@@ -5,9 +5,11 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -187,3 +189,84 @@ def test_rows_that_the_fit_has_seen_are_told(folder):
 def test_what_cannot_be_typed(folder, more, message):
     ran = typed(folder, f"csvm certify new.csv --model model.npz {more}")
     assert ran.returncode == 1 and message in ran.stderr and ran.stdout == ""
+
+
+# -- more rates, and groups -------------------------------------------------------------------
+
+
+def labelled(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    positive = rng.random(n) < 0.4
+    predicted = np.where(rng.random(n) < 0.9, positive, ~positive)
+    return positive, predicted, np.where(rng.random(n) < 0.3, "north", "south")
+
+
+def one(text, groups=None):
+    positive, predicted, _ = labelled()
+    (rate,) = certify_predictions(
+        parse_constraints(text), positive, predicted, 0.95, groups
+    ).rates
+    return rate, positive, predicted
+
+
+def test_shares_of_predictions():
+    rate, positive, predicted = one("precision>=0.7")
+    assert (rate.n, rate.right) == (predicted.sum(), (positive & predicted).sum())
+    rate, positive, predicted = one("npv>=0.7")
+    assert (rate.n, rate.right) == ((~predicted).sum(), (~positive & ~predicted).sum())
+    rate, positive, predicted = one("accuracy>=0.7")
+    assert (rate.n, rate.right) == (300, (positive == predicted).sum())
+
+
+def test_f1_is_tested_by_its_share():
+    rate, positive, predicted = one("f1>=0.8")
+    assert (rate.n, rate.right) == ((positive | predicted).sum(), (positive & predicted).sum())
+    share = rate.right / rate.n
+    assert 2 * share / (1 + share) == pytest.approx(f1_score(positive, predicted))
+    assert rate.p_value == pytest.approx(tail(rate.n, rate.right, 0.8 / 1.2), rel=1e-9)
+    assert rate.certified == (rate.lower >= 0.8)
+    least = rate.lower / (2 - rate.lower)
+    assert tail(rate.n, rate.right, least) == pytest.approx(0.05, rel=1e-6)
+
+
+def test_rates_of_groups():
+    positive, predicted, groups = labelled()
+    rate, *_ = one("tpr[north]>=0.7", groups)
+    north = groups == "north"
+    assert rate.rate == "tpr[north]" and rate.n == (positive & north).sum()
+    assert rate.right == (positive & predicted & north).sum()
+
+
+def test_every_group_from_a_column():
+    X, y = data()
+    frame = pd.DataFrame(X, columns=["age", "dose"])
+    model = LogisticRegression().fit(frame, y)
+    frame["region"] = np.where(np.arange(400) % 3 == 0, "north", "south")
+    found = csvm.certify(model, frame, y, "tpr[*]>=0.5", sensitive_features="region")
+    assert [r.rate for r in found.rates] == ["tpr[north]", "tpr[south]"]
+    assert sum(r.n for r in found.rates) == (y == "well").sum()
+    with pytest.raises(ValueError, match="is about a group"):
+        csvm.certify(model, frame[["age", "dose"]], y, "tpr[north]>=0.5")
+
+
+@pytest.mark.parametrize("constraint, reason", [
+    ("balanced_accuracy>=0.8", "mean of two shares"),
+    ("cost(fn=5,fp=1)<=0.3", "two kinds of errors"),
+    (csvm.at_least(3, of=[0, 1, 2]), "known cases"),
+])
+def test_what_has_no_exact_test(constraint, reason):
+    X, y = data()
+    with pytest.raises(ValueError, match=reason):
+        csvm.certify(LogisticRegression().fit(X, y), X, y, [constraint])
+
+
+def test_groups_at_the_command_line(folder):
+    lines = (folder / "new.csv").read_text().splitlines()
+    regions = ["region", *("north" if i % 3 else "south" for i in range(len(lines) - 1))]
+    (folder / "regions.csv").write_text(
+        "".join(f"{line},{region}\n" for line, region in zip(lines, regions, strict=True))
+    )
+    ran = typed(folder, "csvm certify regions.csv --model model.npz --group region "
+                        "--constraint tpr[*]>=0.7")
+    assert ran.returncode == 0 and "tpr[north] >= 0.7 is certified" in ran.stdout
+    assert "tpr[south] >= 0.7 is certified" in ran.stdout
