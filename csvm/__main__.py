@@ -96,17 +96,17 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--model", required=True, help="file to write, model.npz")
     fit.add_argument("--kernel", default="rbf", choices=["rbf", "linear", "poly"])
     fit.add_argument(
-        "--C", type=float, default=32.0, help="slack cost of each class (default 32)"
+        "--C", type=float, default=1.0, help="slack cost of a point (default 1)"
     )
     fit.add_argument("--gamma", type=_gamma, default="scale", help="'scale', 'auto' or a number")
-    fit.add_argument("--threshold", default="hoeffding", choices=THRESHOLDS)
+    fit.add_argument("--threshold", default="exact", choices=THRESHOLDS)
     fit.add_argument("--alpha", type=float, default=0.05, help="level of the threshold's test")
     fit.add_argument(
         "--anchors", type=_anchors, default=0.5, help="fraction (default 0.5), or 'second-half'"
     )
-    fit.add_argument("--time-limit", type=float, default=300.0, help="seconds (default 300)")
+    fit.add_argument("--time-limit", type=float, default=60.0, help="seconds (default 60)")
     fit.add_argument("--gap", type=float, default=1e-4, help="relative gap (default 1e-4)")
-    fit.add_argument("--threads", type=int, default=1)
+    fit.add_argument("--jobs", type=int, default=1, help="nodes searched at once (default 1)")
     fit.add_argument("--seed", type=int, default=0, help="draws the anchors (default 0)")
     fit.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave out")
     _row_options(fit)
@@ -209,7 +209,7 @@ def _fit(options: argparse.Namespace) -> int:
     model = CSVM(
         kernel=options.kernel, C=options.C, gamma=options.gamma, constraints=constraints,
         alpha=options.alpha, threshold=options.threshold, anchors=options.anchors,
-        time_limit=options.time_limit, gap=options.gap, threads=options.threads,
+        time_limit=options.time_limit, gap=options.gap, n_jobs=options.jobs,
         pos_label=options.positive, random_state=options.seed, verbose=0 if options.quiet else 1,
     )
     with redirect_stdout(sys.stderr):  # the search log is progress, not outcome

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -25,8 +26,8 @@ from .anchors import Anchors, split_anchors
 from .feasibility import Feasibility, InfeasibleRatesError
 from .groups import group_names, take_groups, without_groups
 from .kernels import KERNELS, Kernel, check_psd, gram, low_rank, resolve_gamma
-from .labels import Labels, check_weights, label_tags
-from .rates import Constraint, chosen_cases, parse_constraints
+from .labels import ClassWeight, Labels, check_weights, class_factors, label_tags
+from .rates import Constraint, chosen_cases, concerned, parse_constraints
 from .requirements import RateReport, Requirement, report, requirements
 from .search import CSVMProblem, Instance
 
@@ -51,16 +52,17 @@ class CSVM(ClassifierMixin, BaseEstimator):
 
     The data are split into training points I and anchors J. Of all classifiers
     f(x) = w'phi(x) + beta that classify enough anchors well, with margin one, it is the one with
-    least ||w||^2 + sum_I c_i xi_i.
+    least ||w||^2 / 2 + C sum_I xi_i. Where no rate binds that is `sklearn.svm.SVC` on I.
 
     Parameters
     ----------
     kernel : {"rbf", "linear", "poly", "sigmoid", "precomputed"} or callable
         Must be positive semidefinite on the data.
     C : float
-        Slack cost of each class: c_i = C / |I+| for positives and C / |I-| for negatives.
-    C_pos, C_neg : float, optional
-        Slack costs C+ and C- per point instead.
+        Slack cost of a point, as in `sklearn.svm.SVC`.
+    class_weight : None, "balanced" or dict
+        Factors of C for the classes, as in `sklearn.svm.SVC`; "balanced" counts the training
+        points. It makes up for anchors, which have no slack, being taken from one class only.
     gamma : {"scale", "auto"} or float
         Of the kernels "rbf", "poly" and "sigmoid".
     degree : int
@@ -75,18 +77,20 @@ class CSVM(ClassifierMixin, BaseEstimator):
     alpha : float
         Level at which the anchors must reject that a rate is lower than asked.
     threshold : {"hoeffding", "normal", "exact", "none"}
-        From a rate to a number of anchors; see `csvm.thresholds.threshold_count`.
+        From a rate to a number of anchors; see `csvm.thresholds.threshold_count`. Each is a test
+        of a classifier fixed beforehand, but the anchors also choose the classifier: rates are
+        promised on the anchors only, and are often missed on new data, whatever the threshold.
     anchors : float, "second-half", positions or mask
         Which points are anchors; see `csvm.anchors.split_anchors`.
     node_solver : {"auto", "smo", "osqp"}
         Solver of the convex problems inside the search. Where "smo" or "osqp" cannot finish them,
         the search is done again with "auto", and a ConvergenceWarning says so.
     time_limit : float
-        Seconds for the search; the best classifier found by then is used.
+        Seconds for `fit`; the best classifier found by then is used.
     gap : float
         Relative gap at which a classifier counts as optimal; an absolute gap of 1e-9 does, too.
-    threads : int
-        Nodes searched at once.
+    n_jobs : int, optional
+        Nodes searched at once; -1 for as many as there are processors.
     pos_label : optional
         The positive class; by default the greater of the two labels.
     random_state : int, RandomState or None
@@ -103,6 +107,8 @@ class CSVM(ClassifierMixin, BaseEstimator):
         The points themselves; empty for a precomputed kernel.
     dual_coef_ : ndarray (1, number of support vectors)
     intercept_ : ndarray (1,)
+    coef_ : ndarray (1, d)
+        w, for the linear kernel.
     anchors_ : ndarray of int
         Positions of the anchors.
     given_up_ : ndarray of int
@@ -115,7 +121,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
     group_column_ : str or None
         The column that held them; it is not needed to predict.
     result_ : bnb.Result
-        The search: status, bound, gap, nodes, time.
+        The search: status, bound, gap, nodes, time. Its objective is ||w||^2 + 2 C sum_I xi_i.
     n_features_in_, feature_names_in_
 
     Examples
@@ -123,7 +129,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
     >>> import csvm
     >>> X, y = csvm.datasets.load("wisconsin")
     >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
-    >>> model = csvm.CSVM(C=10, constraints=["tpr>=0.85"], random_state=0).fit(X, y)
+    >>> model = csvm.CSVM(constraints=["tpr>=0.9"], random_state=0).fit(X, y)
     >>> model.result_.optimal
     True
     """
@@ -133,27 +139,25 @@ class CSVM(ClassifierMixin, BaseEstimator):
         *,
         kernel: Kernel = "rbf",
         C: float = 1.0,
-        C_pos: float | None = None,
-        C_neg: float | None = None,
+        class_weight: ClassWeight = "balanced",
         gamma: float | str = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         constraints: str | Constraint | Iterable[str | Constraint] = ("tpr>=0.9",),
         alpha: float = 0.05,
-        threshold: str = "hoeffding",
+        threshold: str = "exact",
         anchors: Anchors = 0.5,
         node_solver: str = "auto",
-        time_limit: float = 300,
+        time_limit: float = 60.0,
         gap: float = 1e-4,
-        threads: int = 1,
+        n_jobs: int | None = None,
         pos_label: Any = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
         self.kernel = kernel
         self.C = C
-        self.C_pos = C_pos
-        self.C_neg = C_neg
+        self.class_weight = class_weight
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
@@ -164,7 +168,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
         self.node_solver = node_solver
         self.time_limit = time_limit
         self.gap = gap
-        self.threads = threads
+        self.n_jobs = n_jobs
         self.pos_label = pos_label
         self.random_state = random_state
         self.verbose = verbose
@@ -217,7 +221,8 @@ class CSVM(ClassifierMixin, BaseEstimator):
         self.groups_ = None if names is None else np.unique(names).tolist()
         training, anchor_set = split_anchors(
             self.anchors if anchors is None else anchors, coded.signs,
-            X=None if precomputed else points, weights=weights, strata=names,
+            X=None if precomputed else points, weights=weights,
+            about=concerned(constraints, coded.signs, names), strata=names,
             always=chosen_cases(constraints, len(points)), random_state=self.random_state,
         )
         asked = requirements(
@@ -229,10 +234,12 @@ class CSVM(ClassifierMixin, BaseEstimator):
         counted = np.any([r.weights > 0 for r in asked], axis=0)
         used = anchor_set[counted]
         order = np.concatenate([training, used])
+        factors = class_factors(self.class_weight, coded, training, weights)
+        cost = 2.0 * self.C * factors * weights[training]  # ||w||^2 has no half in the search
         self._gamma = 1.0 if precomputed else resolve_gamma(self.gamma, points, weights)
         kernel, is_factor = self._kernel(points, order)
         instance = Instance(
-            kernel, coded.signs[order], self._costs(coded.signs[training], weights[training]),
+            kernel, coded.signs[order], cost,
             np.array([r.weights[counted] for r in asked]), np.array([r.required for r in asked]),
             is_factor=is_factor,
         )
@@ -248,7 +255,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
         if np.all(decision > 0) or np.all(decision < 0):
             warnings.warn(
                 "every point gets the same class: slack costs too little beside ||w||^2 and the "
-                "rates; raise C, or C_pos and C_neg", ConstantClassifierWarning, stacklevel=3,
+                "rates; raise C", ConstantClassifierWarning, stacklevel=3,
             )
         self.classes_ = coded.classes
         self.anchors_ = anchor_set
@@ -269,13 +276,11 @@ class CSVM(ClassifierMixin, BaseEstimator):
         return self
 
     def _check_parameters(self) -> None:
-        for name in ("C", "C_pos", "C_neg", "time_limit"):
+        for name in ("C", "time_limit"):
             value = getattr(self, name)
-            if value is None and name in ("C_pos", "C_neg"):
-                continue
             if not isinstance(value, Real) or not float(value) > 0:
                 raise ValueError(f"{name} must be a number > 0, got {value!r}")
-            if name.startswith("C") and not np.isfinite(float(value)):
+            if name == "C" and not np.isfinite(float(value)):
                 raise ValueError(f"{name} must be finite, got {value!r}")
         if not callable(self.kernel) and self.kernel not in KERNELS:
             raise ValueError(
@@ -287,6 +292,9 @@ class CSVM(ClassifierMixin, BaseEstimator):
             raise ValueError(f"coef0 must be a finite number, got {self.coef0!r}")
         if self.kernel == "poly" and not (isinstance(self.degree, Integral) and self.degree >= 1):
             raise ValueError(f"degree must be an integer >= 1, got {self.degree!r}")
+        n_jobs = self.n_jobs
+        if n_jobs is not None and not (isinstance(n_jobs, Integral) and int(n_jobs) != 0):
+            raise ValueError(f"n_jobs must be None, -1 or an integer >= 1, got {n_jobs!r}")
         if self.node_solver not in NODE_SOLVERS:
             raise ValueError(
                 f"node_solver must be one of {', '.join(NODE_SOLVERS)}, got {self.node_solver!r}"
@@ -327,14 +335,6 @@ class CSVM(ClassifierMixin, BaseEstimator):
             raise ValueError(f"the kernel matrix of X holds NaN or infinity; {_SCALE_X}")
         return K
 
-    def _costs(self, signs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Slack costs c_i of the training points."""
-        cost = np.empty(len(signs))
-        for members, per_point in ((signs > 0, self.C_pos), (signs < 0, self.C_neg)):
-            share = weights[members]
-            cost[members] = share * (self.C / share.sum() if per_point is None else per_point)
-        return cost
-
     def _solve(self, model: _Model, kept: np.ndarray | None) -> Result:
         patience = Patience(time.monotonic() + self.time_limit)
         conflict = model.find_conflict(_CHECK_SHARE * self.time_limit)
@@ -373,12 +373,19 @@ class CSVM(ClassifierMixin, BaseEstimator):
     ) -> Result:
         return bnb.solve(  # the problem knows best in which order to branch
             problem, branching="first", gap=self.gap, time_limit=max(patience.seconds(), 1e-3),
-            threads=self.threads, verbose=self.verbose, start=start,
+            threads=effective_n_jobs(self.n_jobs), verbose=self.verbose, start=start,
         )
 
     def _kept(self, used: np.ndarray) -> np.ndarray:
         """Which of these anchors this model does not give up."""
         return ~np.isin(used, self.given_up_)
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """The weights w of a linear classifier, (1, d)."""
+        if self.kernel != "linear":
+            raise AttributeError("coef_ is only there with kernel='linear'")
+        return self.dual_coef_ @ self.support_vectors_
 
     # -- using --------------------------------------------------------------------------------
 
@@ -419,8 +426,6 @@ class CSVM(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = label_tags(super().__sklearn_tags__())
         tags.input_tags.pairwise = self.kernel == "precomputed"
-        # At C = 1 the paper's costs, C in all per class, often make a constant classifier optimal.
-        tags.classifier_tags.poor_score = True
         return tags
 
 

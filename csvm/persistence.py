@@ -6,7 +6,7 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,8 @@ def _restore(cls: Any, text: Any, arrays: dict[str, np.ndarray]) -> Any:
     parameters = text["parameters"]
     _check_keys("parameters", parameters, cls().get_params())
     parameters["constraints"] = tuple(parse_constraints(parameters["constraints"]))
+    if isinstance(parameters["class_weight"], list):
+        parameters["class_weight"] = dict(parameters["class_weight"])
     model = cls(**parameters)
     if not isinstance(model.kernel, str):
         raise ValueError(f"kernel must be a name, got {model.kernel!r}")
@@ -272,6 +274,8 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if isinstance(value, Constraint):
         return value.text
+    if isinstance(value, Mapping):
+        return [[_plain(k), _plain(v)] for k, v in value.items()]  # keys of JSON are text
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if value is None or isinstance(value, (bool, int, float, str)):

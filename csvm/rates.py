@@ -48,6 +48,7 @@ __all__ = [
     "balanced_accuracy",
     "case_mask",
     "chosen_cases",
+    "concerned",
     "cost",
     "f1",
     "npv",
@@ -313,6 +314,14 @@ def all_of(cases: Any) -> Constraint:
 def chosen_cases(constraints: Iterable[Constraint], n: int) -> np.ndarray:
     """Mask of the points among n that some constraint names."""
     return case_mask((place for c in constraints for place in c.rate.cases), n)
+
+
+def concerned(
+    constraints: Iterable[Constraint], y: np.ndarray, groups: np.ndarray | None
+) -> np.ndarray:
+    """Mask of the points that some rate is about; chosen cases aside."""
+    masks = [c.rate.members(y, groups) for c in constraints if c.name != "cases"]
+    return np.any([np.zeros(len(y), dtype=bool), *masks], axis=0)
 
 
 def case_mask(cases: Iterable[int], n: int) -> np.ndarray:

@@ -97,7 +97,7 @@ def requirements(
     y: np.ndarray,
     weights: np.ndarray,
     *,
-    threshold: str = "hoeffding",
+    threshold: str = "exact",
     alpha: float = 0.05,
     groups: np.ndarray | None = None,
     positions: np.ndarray | None = None,
@@ -170,7 +170,10 @@ def _check_anchors(
     if group is not None and groups is not None:
         known = ", ".join(np.unique(groups.astype(str))[:10])
         where = f" in the group {group!r} (groups of the anchors: {known})"
-    raise ValueError(f"{constraint} cannot be asked: there are no {kind}anchors{where}")
+    raise ValueError(
+        f"{constraint} cannot be asked: there are no {kind}anchors{where}; give more points, or "
+        "other anchors"
+    )
 
 
 def report(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -14,7 +14,7 @@ from .anchors import Anchors, split_anchors
 from .groups import group_names, take_groups, without_groups
 from .kernels import resolve_gamma
 from .labels import Labels, check_weights, label_tags
-from .rates import Constraint, chosen_cases, parse_constraints
+from .rates import Constraint, chosen_cases, concerned, parse_constraints
 from .requirements import RateReport, report, requirements
 
 __all__ = ["SlidingSVC", "slide"]
@@ -112,7 +112,8 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier with a decision function, optional
-        An SVC with RBF kernel by default. One that is fitted already is used as it is.
+        An SVC with RBF kernel by default. To use one that is fitted already as it is, wrap it in
+        `sklearn.frozen.FrozenEstimator`.
     constraints, alpha, threshold, anchors, pos_label, random_state
         As for `csvm.CSVM`.
 
@@ -143,7 +144,7 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         *,
         constraints: str | Constraint | tuple[str | Constraint, ...] = ("tpr>=0.9",),
         alpha: float = 0.05,
-        threshold: str = "hoeffding",
+        threshold: str = "exact",
         anchors: Anchors = 0.5,
         pos_label: Any = None,
         random_state: int | np.random.RandomState | None = None,
@@ -182,7 +183,8 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         names = None if groups is None else group_names(groups, len(points))
         _, anchor_set = split_anchors(
             self.anchors if anchors is None else anchors, coded.signs, X=points, weights=weights,
-            strata=names, always=chosen_cases(constraints, len(points)),
+            about=concerned(constraints, coded.signs, names), strata=names,
+            always=chosen_cases(constraints, len(points)),
             random_state=self.random_state,
         )
         signs, anchor_weights = coded.signs[anchor_set], weights[anchor_set]
@@ -215,13 +217,11 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             # scikit-learn's own "scale" ignores the weights.
             gamma = resolve_gamma("scale", X, check_weights(sample_weight, X))
             estimator = SVC(gamma=gamma, tol=1e-8)
-        try:
-            check_is_fitted(estimator)
-        except NotFittedError:
-            estimator = clone(estimator)
-            if sample_weight is None:
-                return estimator.fit(X, y)
-            return estimator.fit(X, y, sample_weight=sample_weight)
+        estimator = clone(estimator)  # a frozen one is returned as it is, and stays as it is
+        if sample_weight is None or isinstance(estimator, FrozenEstimator):
+            estimator.fit(X, y)
+        else:
+            estimator.fit(X, y, sample_weight=sample_weight)
         if not np.array_equal(estimator.classes_, self.classes_):
             raise ValueError(
                 f"the fitted estimator knows the classes {estimator.classes_}, y holds "

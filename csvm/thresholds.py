@@ -10,6 +10,8 @@ import math
 import warnings
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import betainc
 from scipy.stats import binom, norm
 
 __all__ = ["THRESHOLDS", "AnchorWarning", "threshold_count", "threshold_sum"]
@@ -26,7 +28,7 @@ class AnchorWarning(UserWarning):
 def threshold_count(
     p0: float,
     n: float,
-    threshold: str = "hoeffding",
+    threshold: str = "exact",
     alpha: float = 0.05,
     name: str = "the rate",
 ) -> float:
@@ -56,14 +58,14 @@ def threshold_count(
     _check(threshold, alpha)
     if threshold == "exact":
         if n != round(n):
-            raise ValueError(
-                "threshold='exact' counts points: the anchors' weights must sum to an integer, "
-                f"got {n:g}"
-            )
-        tail = binom.sf(np.arange(-1, int(n)), int(n), p0)  # P(Bin >= k) for k = 0..n
-        enough = np.flatnonzero(tail <= alpha)
-        if enough.size:
-            return float(enough[0])
+            # P(Bin(n, p0) >= k) is an incomplete beta function, which knows no integers.
+            if p0**n <= alpha:
+                return float(brentq(lambda k: betainc(k, n - k + 1.0, p0) - alpha, 1e-12, n))
+        else:
+            tail = binom.sf(np.arange(-1, int(n)), int(n), p0)  # P(Bin >= k) for k = 0..n
+            enough = np.flatnonzero(tail <= alpha)
+            if enough.size:
+                return float(enough[0])
     else:
         p_star = p0 + _margin(p0, n, threshold, alpha)
         if p_star <= 1.0 + _ROUNDING:

@@ -187,7 +187,7 @@ def hardly_any_sick(table):
         (no_label, "the label 'state' is missing in 1 of 120 rows"),
         (infinite, "infinite"),
         (all_constant, "all columns are constant"),
-        (hardly_any_sick, "there are no positive anchors"),
+        (hardly_any_sick, "there are no positive anchors; give more points"),
     ],
 )
 def test_data_that_cannot_be_used(fit, tmp_path, capsys, change, message):

@@ -72,7 +72,7 @@ class Loop:
         *costs, gamma = parameters
         anchors = np.arange(len(y) // 2, len(y))
         asked = {"constraints": [f"tpr>={self.p0}"], "alpha": self.protocol.alpha,
-                 "anchors": anchors}
+                 "anchors": anchors, "threshold": "hoeffding"}
         if method == "SVM":
             model = SVC(C=costs[0], gamma=gamma)
         elif method == "SVM(C+, C-)":
@@ -80,9 +80,11 @@ class Loop:
         elif method == "sliding beta":
             model = csvm.SlidingSVC(SVC(C=costs[0], gamma=gamma), **asked)
         elif self.protocol.costs == "class":
-            model = csvm.CSVM(C=costs[0], gamma=gamma, **asked)
+            # C / |I+| and C / |I-| beside ||w||^2 without a half.
+            first = y[: len(y) // 2]
+            model = csvm.CSVM(C=costs[0] / len(first), gamma=gamma, **asked)
         else:
-            model = csvm.CSVM(C_pos=costs[0], C_neg=costs[0], gamma=gamma, **asked)
+            model = csvm.CSVM(C=costs[0] / 2, class_weight=None, gamma=gamma, **asked)
         return model.fit(X, y).predict(X_val)
 
     def run(self, method):

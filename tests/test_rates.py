@@ -108,7 +108,7 @@ def test_every_decimal_rate_gives_the_exact_ceiling():
 
 def test_hoeffding_as_in_the_paper():
     p_star = 0.855 + math.sqrt(math.log(0.05) / (-2 * 135))
-    assert threshold_count(0.855, 135) == math.ceil(p_star * 135) == 130
+    assert threshold_count(0.855, 135, "hoeffding") == math.ceil(p_star * 135) == 130
 
 
 def test_normal_approximation():
@@ -124,6 +124,13 @@ def test_exact_count_is_the_smallest_significant_one(n, p0, alpha):
         assert binom.sf(k - 1, n, p0) <= alpha < binom.sf(k - 2, n, p0)
     else:
         assert k == n
+
+
+@given(st.integers(30, 300), st.floats(0.05, 0.9))
+def test_the_exact_count_of_weights_lies_between_those_of_integers(n, p0):
+    k = threshold_count(p0, n + 0.5, "exact")
+    assert threshold_count(p0, n, "exact") - 1 <= k <= threshold_count(p0, n + 1, "exact")
+    assert threshold_count(p0, n + 1e-9, "exact") <= threshold_count(p0, n, "exact") + 1e-6
 
 
 @pytest.mark.parametrize("threshold", ["hoeffding", "normal", "exact"])
@@ -369,5 +376,3 @@ def test_bad_options():
         threshold_count(0.5, 10, "bayes")
     with pytest.raises(ValueError, match="alpha"):
         threshold_count(0.5, 10, alpha=0.0)
-    with pytest.raises(ValueError, match="sum to an integer"):
-        threshold_count(0.5, 10.5, "exact")

@@ -205,17 +205,18 @@ class Estimator(Kind):
             "asked": {str(rate): float(np.round(rng.uniform(0.2, 1.0), 2)) for rate in rates},
             "threshold": str(rng.choice(["none", "hoeffding"])), "alpha": 0.4,
             "C": float(10.0 ** rng.uniform(-3, 3)),
-            "C_pos": float(10.0 ** rng.uniform(-2, 2)) if rng.random() < 0.3 else None,
+            "class_weight": _draw_class_weight(rng),
             "kernel": draw_kernel(rng), "node_solver": str(rng.choice(["auto", "smo", "osqp"])),
-            "threads": int(rng.choice([1, 1, 1, 2])),
+            "n_jobs": int(rng.choice([1, 1, 1, 2])),
         }
 
     def run(self, data: dict) -> Verdict:
         X, y, anchors = (np.asarray(data[name]) for name in ("X", "y", "anchors"))
         model = CSVM(
-            C=data["C"], C_pos=data["C_pos"], alpha=data["alpha"], threshold=data["threshold"],
+            C=data["C"], class_weight=_class_weight(data), alpha=data["alpha"],
+            threshold=data["threshold"],
             constraints=[f"{rate}>={p0}" for rate, p0 in data["asked"].items()],
-            node_solver=data["node_solver"], threads=data["threads"], time_limit=SECONDS,
+            node_solver=data["node_solver"], n_jobs=data["n_jobs"], time_limit=SECONDS,
             **data["kernel"],
         )
         faults: list[str] = []
@@ -238,11 +239,14 @@ class Estimator(Kind):
         """Kernel, labels, costs, weights and counts from the documentation."""
         y, first = np.asarray(data["y"])[order], len(order) - len(data["anchors"])
         weight = np.ones(len(y)) if data["weight"] is None else np.asarray(data["weight"])[order]
-        cost = np.empty(first)
-        for sign, per_point in ((1.0, data["C_pos"]), (-1.0, None)):
+        cost = 2.0 * data["C"] * weight[:first]
+        given = _class_weight(data)
+        for sign in (1.0, -1.0):
             of = y[:first] == sign
-            share = weight[:first][of]
-            cost[of] = share * (data["C"] / share.sum() if per_point is None else per_point)
+            if given == "balanced":
+                cost[of] *= weight[:first].sum() / (2.0 * weight[:first][of].sum())
+            elif given is not None:
+                cost[of] *= given.get(sign, 1.0)
         rows = {"tpr": y[first:] > 0, "tnr": y[first:] < 0, "accuracy": y[first:] != 0}
         weights = np.array([rows[rate] * weight[first:] for rate in data["asked"]])
         required = [
@@ -290,6 +294,18 @@ class Estimator(Kind):
             if abs(rate.achieved * weight[of].sum() - good) > 1e-6:
                 faults.append(f"{rate.rate}: {rate.achieved!r} is said to be achieved")
         return faults
+
+
+def _draw_class_weight(rng: np.random.Generator) -> list | str | None:
+    """None, "balanced", or the factor of the positives."""
+    kind = rng.integers(3)
+    return [None, "balanced", [1.0, float(10.0 ** rng.uniform(-2, 2))]][kind]
+
+
+def _class_weight(data: dict) -> dict | str | None:
+    """As the estimator takes it: JSON knows no dictionary with a number as its key."""
+    given = data["class_weight"]
+    return {given[0]: given[1]} if isinstance(given, list) else given
 
 
 def _count(p0: float, n: float, threshold: str, alpha: float) -> float:
