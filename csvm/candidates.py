@@ -20,9 +20,10 @@ from .rates import Constraint
 
 __all__ = ["Sample", "candidates", "fitted", "scores", "unseen_scores"]
 
-_TUNING, _COMPARING = 5, 3  # folds
-_GRID = {"svc__C": [0.1, 1.0, 10.0, 100.0], "svc__gamma": [0.003, 0.01, 0.03, 0.1, "scale"]}
-_RISING = (0.0, 0.3, 0.6)  # of the way from the rates asked for to one
+_FOLDS = 3
+_COSTS = (0.1, 1.0, 10.0, 100.0)
+_WIDTHS = (0.03, 0.1, 0.3, 1.0)  # gamma times the number of features
+_RISING = (0.0, 0.5)  # of the way from the rates asked for to one
 _GAP, _SECONDS = 0.05, 1.0  # of the search of a CSVM: good is enough, the rates are tested
 
 
@@ -53,15 +54,15 @@ class Sample:
         X = _safe_indexing(self.X, positions)
         return Sample(X, self.y[positions], self.positive[positions], groups)
 
-    def folds(self, number: int, seed: int) -> StratifiedKFold:
-        """At most so many folds, each with points of both classes."""
+    def folds(self, seed: int) -> StratifiedKFold:
+        """Three folds, or two, each with points of both classes."""
         fewest = min(int(self.positive.sum()), int((~self.positive).sum()))
         if fewest < 2:
             raise ValueError(
                 f"beside the points held back there must be two of each class to fit and compare "
                 f"classifiers, one class has {fewest}: give more points, or hold back fewer"
             )
-        return StratifiedKFold(min(number, fewest), shuffle=True, random_state=seed)
+        return StratifiedKFold(min(_FOLDS, fewest), shuffle=True, random_state=seed)
 
 
 def candidates(
@@ -92,9 +93,10 @@ def candidates(
 
 def _tuned_svc(sample: Sample, seed: int) -> Pipeline:
     """A support vector machine with the parameters that rank the classes best, not fitted."""
-    folds = sample.folds(_TUNING, seed)
-    pipeline = make_pipeline(StandardScaler(), SVC())
-    grid = {**_GRID, "svc__class_weight": [None, "balanced"]}
+    folds = sample.folds(seed)
+    pipeline = make_pipeline(StandardScaler(), SVC(class_weight="balanced"))
+    features = max(1, np.shape(sample.X)[1])  # the scaler will refuse none
+    grid = {"svc__C": _COSTS, "svc__gamma": [width / features for width in _WIDTHS]}
     search = GridSearchCV(
         pipeline, grid, scoring="roc_auc", cv=folds, refit=False, error_score="raise"
     )
@@ -159,7 +161,7 @@ def scores(model: Any, X: Any, positive: Any) -> np.ndarray:
 def unseen_scores(model: Any, sample: Sample, positive: Any, seed: int) -> np.ndarray:
     """Scores of every point by the model fitted to the other folds."""
     found = np.empty(len(sample))
-    folds = sample.folds(_COMPARING, seed)
+    folds = sample.folds(seed)
     for rest, fold in folds.split(np.zeros(len(sample)), sample.positive):
         found[fold] = scores(_fit(model, sample.take(rest)), sample.take(fold).X, positive)
     return found

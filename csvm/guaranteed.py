@@ -41,10 +41,10 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier with ``decision_function`` or ``predict_proba``, optional
-        Fitted to the points that are not held back. By default a support vector machine with cost,
-        kernel width and class weights chosen by cross-validation; for several rates also CSVMs that
-        were asked for them. Of a `csvm.CSVM`, or a pipeline that ends in one, several are fitted
-        for several rates, along rising rates.
+        Fitted to the points that are not held back. By default a support vector machine with
+        balanced class weights, cost and kernel width chosen by cross-validated ROC area; for
+        several rates also CSVMs that were asked for them. Of a `csvm.CSVM`, or a pipeline that ends
+        in one, several are fitted for several rates, along rising rates.
     constraints : str, Constraint or sequence of them
         As for `csvm.certify`.
     confidence : float
