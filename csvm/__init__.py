@@ -20,6 +20,7 @@ from .rates import (
 )
 from .sliding import SlidingSVC, slide
 from .thresholds import AnchorWarning
+from .tuning import rate_scorer
 
 __all__ = [
     "CSVM",
@@ -45,6 +46,7 @@ __all__ = [
     "npv",
     "plots",
     "precision",
+    "rate_scorer",
     "slide",
     "tnr",
     "tpr",

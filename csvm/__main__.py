@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+from sklearn.base import clone
 
 from bnb import Reason
 
@@ -22,10 +23,12 @@ from .anchors import Anchors
 from .certification import certify
 from .estimator import CSVM
 from .experiments import command as experiments
+from .experiments.progress import Progress
 from .feasibility import InfeasibleRatesError
 from .rates import accuracy, parse_constraints, tnr, tpr
 from .tables import Table, TableError, TableModel, read_table
 from .thresholds import THRESHOLDS
+from .tuning import COSTS, tune
 
 __all__ = ["main"]
 
@@ -96,9 +99,12 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--model", required=True, help="file to write, model.npz")
     fit.add_argument("--kernel", default="rbf", choices=["rbf", "linear", "poly"])
     fit.add_argument(
-        "--C", type=float, default=1.0, help="slack cost of a point (default 1)"
+        "--C", type=float, help="slack cost of a point (default: by cross-validation)"
     )
-    fit.add_argument("--gamma", type=_gamma, default="scale", help="'scale', 'auto' or a number")
+    fit.add_argument(
+        "--gamma", type=_gamma,
+        help="'scale', 'auto' or a number (default: by cross-validation)",
+    )
     fit.add_argument("--threshold", default="exact", choices=THRESHOLDS)
     fit.add_argument("--alpha", type=float, default=0.05, help="level of the threshold's test")
     fit.add_argument(
@@ -207,16 +213,16 @@ def _fit(options: argparse.Namespace) -> int:
     names, X = [n for n, v in zip(names, varying, strict=True) if v], X[:, varying]
     mean, scale = X.mean(axis=0), X.std(axis=0)
     model = CSVM(
-        kernel=options.kernel, C=options.C, gamma=options.gamma, constraints=constraints,
+        kernel=options.kernel, constraints=constraints,
         alpha=options.alpha, threshold=options.threshold, anchors=options.anchors,
         time_limit=options.time_limit, gap=options.gap, n_jobs=options.jobs,
         pos_label=options.positive, random_state=options.seed, verbose=0 if options.quiet else 1,
     )
+    groups = None if options.group is None else table.groups(options.group)
+    points = (X - mean) / scale
+    model.set_params(**_parameters(model, points, labels, groups, options))
     with redirect_stdout(sys.stderr):  # the search log is progress, not outcome
-        model.fit(
-            (X - mean) / scale, labels,
-            sensitive_features=None if options.group is None else table.groups(options.group),
-        )
+        model.fit(points, labels, sensitive_features=groups)
     TableModel(model, names, mean, scale, options.label, options.group).save(options.model)
     _print_fit(model, options)
     if model.result_.reason is Reason.INTERRUPT:
@@ -224,11 +230,37 @@ def _fit(options: argparse.Namespace) -> int:
     return OK if model.result_.optimal else UNPROVEN
 
 
+def _parameters(
+    model: CSVM, X: np.ndarray, y: np.ndarray, groups: np.ndarray | None,
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    """C and gamma as given, or else by cross-validation."""
+    given = {
+        name: getattr(options, name) for name in ("C", "gamma")
+        if getattr(options, name) is not None
+    }
+    if len(given) == 2 or ("C" in given and options.kernel == "linear"):
+        return given
+    clone(model).set_params(**given)._check_parameters()  # better now than after the tuning
+    tuned = tune(
+        model, X, y, costs=[given["C"]] if "C" in given else COSTS,
+        gammas=[given["gamma"]] if "gamma" in given else None, groups=groups,
+        progress=Progress(None if options.quiet else sys.stderr),
+    )
+    if tuned.score < 0:
+        print(
+            "csvm: note: no C and gamma that were tried met the rates on held-out folds; the "
+            "nearest are taken", file=sys.stderr,
+        )
+    return {**tuned.parameters, **given}
+
+
 def _print_fit(model: CSVM, options: argparse.Namespace) -> None:
     result = model.result_
     if options.json:
         _print_json({
-            "model": options.model, "status": result.status.value, "reason": result.reason.value,
+            "model": options.model, "C": model.C, "gamma": model.gamma,
+            "status": result.status.value, "reason": result.reason.value,
             "objective": result.objective, "bound": result.bound, "gap": result.gap,
             "nodes": result.nodes, "seconds": result.seconds,
             "support_vectors": len(model.support_), "anchors": len(model.anchors_),
@@ -243,6 +275,7 @@ def _print_fit(model: CSVM, options: argparse.Namespace) -> None:
             f"required, {rate.counted:g} have margin one; {rate.rate} on the anchors is "
             f"{rate.achieved:.4f}"
         )
+    print(f"C = {model.C:g}, gamma = {model.gamma}")
     print(f"model written to {options.model}: {len(model.support_)} support vectors")
 
 

@@ -17,12 +17,11 @@ from sklearn.utils import _safe_indexing
 from .estimator import CSVM
 from .feasibility import InfeasibleRatesError
 from .rates import Constraint
+from .tuning import COSTS, WIDTHS
 
 __all__ = ["Sample", "candidates", "fitted", "scores", "unseen_scores"]
 
 _FOLDS = 3
-_COSTS = (0.1, 1.0, 10.0, 100.0)
-_WIDTHS = (0.03, 0.1, 0.3, 1.0)  # gamma times the number of features
 _RISING = (0.0, 0.5)  # of the way from the rates asked for to one
 _GAP, _SECONDS = 0.05, 1.0  # of the search of a CSVM: good is enough, the rates are tested
 
@@ -96,7 +95,7 @@ def _tuned_svc(sample: Sample, seed: int) -> Pipeline:
     folds = sample.folds(seed)
     pipeline = make_pipeline(StandardScaler(), SVC(class_weight="balanced"))
     features = max(1, np.shape(sample.X)[1])  # the scaler will refuse none
-    grid = {"svc__C": _COSTS, "svc__gamma": [width / features for width in _WIDTHS]}
+    grid = {"svc__C": COSTS, "svc__gamma": [width / features for width in WIDTHS]}
     search = GridSearchCV(
         pipeline, grid, scoring="roc_auc", cv=folds, refit=False, error_score="raise"
     )

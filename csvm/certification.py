@@ -28,6 +28,7 @@ __all__ = [
     "certify",
     "certify_predictions",
     "check_confidence",
+    "positive_class",
     "share_asked",
     "trials",
 ]
@@ -174,7 +175,7 @@ def certify(
     predicted = np.asarray(model.predict(X))
     if len(labels) != len(predicted):
         raise ValueError(f"X has {len(predicted)} points, y has {len(labels)} labels")
-    positive = _positive_class(model, pos_label)
+    positive = positive_class(model, pos_label)
     unknown = np.setdiff1d(labels, model.classes_)
     if unknown.size:
         raise ValueError(
@@ -183,7 +184,7 @@ def certify(
     return certify_predictions(asked, labels == positive, predicted == positive, confidence, names)
 
 
-def _positive_class(model: Any, pos_label: Any) -> Any:
+def positive_class(model: Any, pos_label: Any) -> Any:
     """The class that the rates call positive."""
     classes = list(getattr(model, "classes_", ()))
     if len(classes) != 2:

@@ -199,13 +199,13 @@ class CSVM(ClassifierMixin, BaseEstimator):
         InfeasibleRatesError
             If the rates contradict each other.
         """
-        return self._fit(X, y, sample_weight, anchors, sensitive_features, None)
+        return self._fit(X, y, sample_weight, anchors, sensitive_features, _Neighbour())
 
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, anchors: Anchors | None, groups: Any,
-        near: CSVM | None,
+        near: _Neighbour,
     ) -> CSVM:
-        """Fit, starting from the anchors that a model with other parameters gave up."""
+        """Fit, starting from what a model with other parameters left."""
         self._check_parameters()
         constraints = parse_constraints(self.constraints)
         if not constraints:
@@ -237,7 +237,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
         factors = class_factors(self.class_weight, coded, training, weights)
         cost = 2.0 * self.C * factors * weights[training]  # ||w||^2 has no half in the search
         self._gamma = 1.0 if precomputed else resolve_gamma(self.gamma, points, weights)
-        kernel, is_factor = self._kernel(points, order)
+        kernel, is_factor = near.kernel(self, points, order)
         instance = Instance(
             kernel, coded.signs[order], cost,
             np.array([r.weights[counted] for r in asked]), np.array([r.required for r in asked]),
@@ -245,7 +245,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
         )
         del kernel  # the instance has a copy
         model = _Model(instance, [r.only(counted) for r in asked])
-        self.result_ = self._solve(model, None if near is None else near._kept(used))
+        self.result_ = self._solve(model, near.kept(used))
         x = self.result_.x
         assert x is not None
         decision = instance.decision(x)
@@ -376,10 +376,6 @@ class CSVM(ClassifierMixin, BaseEstimator):
             threads=effective_n_jobs(self.n_jobs), verbose=self.verbose, start=start,
         )
 
-    def _kept(self, used: np.ndarray) -> np.ndarray:
-        """Which of these anchors this model does not give up."""
-        return ~np.isin(used, self.given_up_)
-
     @property
     def coef_(self) -> np.ndarray:
         """The weights w of a linear classifier, (1, d)."""
@@ -441,6 +437,8 @@ def fit_path(
 ) -> list[CSVM]:
     """Fit a model for each of neighbouring parameters, each search starting from the last one.
 
+    As long as neither the kernel nor its points change, its matrix is computed once.
+
     Parameters
     ----------
     estimator : CSVM
@@ -455,11 +453,36 @@ def fit_path(
     list of CSVM
     """
     models: list[CSVM] = []
+    near = _Neighbour(shared=True)
     for changes in parameters:
         model = clone(estimator).set_params(**changes)
-        near = models[-1] if models else None
         models.append(model._fit(X, y, sample_weight, anchors, sensitive_features, near))
+        near.last = models[-1]
     return models
+
+
+@dataclass
+class _Neighbour:
+    """What a fit can take over from the last one along a path."""
+
+    shared: bool = False  # whether a further fit may need the kernel matrix
+    last: CSVM | None = None
+    _key: Any = None
+    _value: tuple[np.ndarray, bool] | None = None
+
+    def kernel(self, model: CSVM, points: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, bool]:
+        """The kernel matrix or its factor, computed anew only if it is another one."""
+        if not self.shared:
+            return model._kernel(points, order)
+        key = (model.kernel, model._gamma, model.degree, model.coef0, order.tobytes())
+        if self._value is None or key != self._key:
+            self._value = None  # two of them may not fit into memory
+            self._key, self._value = key, model._kernel(points, order)
+        return self._value
+
+    def kept(self, used: np.ndarray) -> np.ndarray | None:
+        """Which of these anchors the last model does not give up."""
+        return None if self.last is None else ~np.isin(used, self.last.given_up_)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 from csvm import CSVM
 from csvm.__main__ import main
 from csvm.tables import TableModel, read_table
+from csvm.tuning import COSTS, WIDTHS
 
 
 def rows(n=120, seed=0):
@@ -42,6 +43,9 @@ def fit(tmp_path, data):
 
     def run(*more, source=data):
         options = ["--label", "state", "--positive", "sick", "--threshold", "none", "--quiet"]
+        if "--tuned" not in more:
+            options += ["--C", "1", "--gamma", "scale"]
+        more = [word for word in more if word != "--tuned"]
         return main(["fit", source, *options, "--model", path, *more])
 
     run.path = path
@@ -97,11 +101,39 @@ def test_groups(fit, tmp_path, capsys):
 
 def test_json_is_alone_on_standard_output_and_progress_on_the_other(fit, data, capsys):
     options = ["--label", "state", "--threshold", "none", "--model", fit.path, "--json"]
+    options += ["--C", "1", "--gamma", "scale"]
     assert main(["fit", data, *options]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert found["status"] == "optimal" and found["rates"][0]["counted"] >= 27
     assert "Branch and bound" in err
+
+
+def test_C_and_gamma_are_tuned_unless_given(fit, data, capsys):
+    assert fit("--tuned", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["C"] in COSTS and found["gamma"] in [w / 2 for w in WIDTHS]
+    assert fit("--tuned", "--json", "--gamma", "0.7") == 0
+    assert json.loads(capsys.readouterr().out)["gamma"] == 0.7
+    assert fit("--tuned", "--json", "--C", "3") == 0
+    assert json.loads(capsys.readouterr().out)["C"] == 3
+    assert fit("--tuned", "--json", "--C", "3", "--kernel", "linear") == 0
+    assert capsys.readouterr().err == ""  # one candidate: nothing to choose
+    options = ["--label", "state", "--threshold", "none", "--model", fit.path]
+    assert main(["fit", data, *options]) == 0
+    out, err = capsys.readouterr()
+    assert "tuning: 12 of 12" in err and "C = " in out
+
+
+def test_rates_that_no_parameters_meet_on_held_out_folds_are_told(fit, tmp_path, capsys):
+    def shuffle(table):
+        for row, state in zip(table, np.random.default_rng(0).permutation(120), strict=True):
+            row["state"] = "sick" if state % 2 else "well"
+
+    source = changed(tmp_path, shuffle)
+    rates = ["--constraint", "tpr>=0.9", "--constraint", "tnr>=0.9"]
+    fit("--tuned", *rates, "--gamma", "1", "--time-limit", "0.5", source=source)
+    assert "met the rates on held-out folds" in capsys.readouterr().err
 
 
 def test_output_file(fit, tmp_path, data, capsys):
@@ -239,6 +271,7 @@ def test_contradicting_rates_have_their_own_exit_code(tmp_path, capsys):
     table = [{"x": str(i // 2), "state": "sick" if i % 2 else "well"} for i in range(40)]
     source = write(tmp_path / "twins.csv", table)
     options = ["--label", "state", "--kernel", "linear", "--threshold", "none", "--quiet"]
+    options += ["--C", "1"]
     rates = ["--constraint", "tpr>=1", "--constraint", "tnr>=1", "--anchors", "second-half"]
     assert main(["fit", source, *options, *rates, "--model", str(tmp_path / "m.npz")]) == 4
     assert "contradict each other" in capsys.readouterr().err
