@@ -3,6 +3,7 @@
 from . import datasets, formulation, kernels, plots
 from .certification import Certificate, certify
 from .estimator import CSVM, ConstantClassifierWarning, fit_path
+from .exploration import explore
 from .feasibility import InfeasibleRatesError
 from .guaranteed import GuaranteedClassifier, NotCertifiedWarning
 from .rates import (
@@ -39,6 +40,7 @@ __all__ = [
     "certify",
     "cost",
     "datasets",
+    "explore",
     "f1",
     "fit_path",
     "formulation",

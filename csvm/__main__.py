@@ -1,4 +1,4 @@
-"""The command line: ``csvm demo | fit | predict | evaluate | certify | paper``."""
+"""The command line: ``csvm demo | explore | fit | predict | evaluate | certify | paper``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import csv
 import json
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from .certification import certify
 from .estimator import CSVM
 from .experiments import command as experiments
 from .experiments.progress import Progress
+from .exploration import explore, write_page
 from .feasibility import InfeasibleRatesError
 from .rates import accuracy, parse_constraints, tnr, tpr
 from .tables import Table, TableError, TableModel, read_table
@@ -84,17 +86,12 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--time-limit", type=float, default=30.0, help="seconds for the search")
 
     fit = _command(commands, "fit", _fit, "train on a table and write a model")
-    fit.add_argument("data", help="CSV file with a header, or Parquet file")
-    fit.add_argument("--label", required=True, help="column with the two classes")
-    fit.add_argument("--positive", help="the positive class; by default the last in sorted order")
+    _training_options(fit)
     fit.add_argument(
         "--constraint", action="append", dest="constraints", metavar="RATE",
         help="'tpr>=0.95', 'tnr>=0.8', 'accuracy>=0.9', 'precision>=0.8', 'npv>=0.9', 'f1>=0.7', "
         "'balanced_accuracy>=0.8', 'cost(fn=5,fp=1)<=0.3'; of a group 'tpr[north]>=0.9', of every "
         "group 'tpr[*]>=0.85'; may be repeated (default tpr>=0.9)",
-    )
-    fit.add_argument(
-        "--group", metavar="COLUMN", help="column with the groups; it is not used to predict"
     )
     fit.add_argument("--model", required=True, help="file to write, model.npz")
     fit.add_argument("--kernel", default="rbf", choices=["rbf", "linear", "poly"])
@@ -114,9 +111,19 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--gap", type=float, default=1e-4, help="relative gap (default 1e-4)")
     fit.add_argument("--jobs", type=int, default=1, help="nodes searched at once (default 1)")
     fit.add_argument("--seed", type=int, default=0, help="draws the anchors (default 0)")
-    fit.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave out")
-    _row_options(fit)
     fit.add_argument("--quiet", action="store_true", help="no search log")
+
+    explore = _command(
+        commands, "explore", _explore, "show what rates can be had on a table, as a page"
+    )
+    _training_options(explore)
+    explore.add_argument("--out", default="csvm-explore.html", help="page to write")
+    explore.add_argument("--folds", type=int, default=5, help="held out in turn (default 5)")
+    explore.add_argument(
+        "--time-limit", type=float, default=2.0, help="seconds for each CSVM (default 2)"
+    )
+    explore.add_argument("--seed", type=int, default=0, help="draws folds and anchors (default 0)")
+    explore.add_argument("--quiet", action="store_true", help="no progress")
 
     predict = _command(commands, "predict", _predict, "classify the rows of a table")
     predict.add_argument("data")
@@ -163,6 +170,19 @@ def _command(
     return parser
 
 
+def _training_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", help="CSV file with a header, or Parquet file")
+    parser.add_argument("--label", required=True, help="column with the two classes")
+    parser.add_argument(
+        "--positive", help="the positive class; by default the last in sorted order"
+    )
+    parser.add_argument(
+        "--group", metavar="COLUMN", help="column with the groups; it is not used to predict"
+    )
+    parser.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave out")
+    _row_options(parser)
+
+
 def _row_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drop-missing", action="store_true", help="leave out rows with missing values"
@@ -182,9 +202,37 @@ def _anchors(text: str) -> Anchors:
 
 def _fit(options: argparse.Namespace) -> int:
     constraints = tuple(parse_constraints(options.constraints or ["tpr>=0.9"]))
-    folder = Path(options.model).absolute().parent
-    if not os.access(folder, os.W_OK):  # better now than after a long fit
-        raise TableError(f"--model: {folder} is not a directory that can be written to")
+    _check_folder("--model", options.model)
+    names, X, labels, groups = _training_rows(options)
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    model = CSVM(
+        kernel=options.kernel, constraints=constraints,
+        alpha=options.alpha, threshold=options.threshold, anchors=options.anchors,
+        time_limit=options.time_limit, gap=options.gap, n_jobs=options.jobs,
+        pos_label=options.positive, random_state=options.seed, verbose=0 if options.quiet else 1,
+    )
+    points = (X - mean) / scale
+    model.set_params(**_parameters(model, points, labels, groups, options))
+    with redirect_stdout(sys.stderr):  # the search log is progress, not outcome
+        model.fit(points, labels, sensitive_features=groups)
+    TableModel(model, names, mean, scale, options.label, options.group).save(options.model)
+    _print_fit(model, options)
+    if model.result_.reason is Reason.INTERRUPT:
+        return INTERRUPTED
+    return OK if model.result_.optimal else UNPROVEN
+
+
+def _check_folder(option: str, path: str) -> None:
+    """Better now than after a long run."""
+    folder = Path(path).absolute().parent
+    if not os.access(folder, os.W_OK):
+        raise TableError(f"{option}: {folder} is not a directory that can be written to")
+
+
+def _training_rows(
+    options: argparse.Namespace,
+) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray | None]:
+    """Names of the features, the points, their classes and groups."""
     table = read_table(options.data)
     table.column(options.label)
     for name in options.drop:
@@ -211,23 +259,8 @@ def _fit(options: argparse.Namespace) -> int:
     for name in np.array(names)[~varying]:
         print(f"csvm: note: column {name} is constant and left out", file=sys.stderr)
     names, X = [n for n, v in zip(names, varying, strict=True) if v], X[:, varying]
-    mean, scale = X.mean(axis=0), X.std(axis=0)
-    model = CSVM(
-        kernel=options.kernel, constraints=constraints,
-        alpha=options.alpha, threshold=options.threshold, anchors=options.anchors,
-        time_limit=options.time_limit, gap=options.gap, n_jobs=options.jobs,
-        pos_label=options.positive, random_state=options.seed, verbose=0 if options.quiet else 1,
-    )
     groups = None if options.group is None else table.groups(options.group)
-    points = (X - mean) / scale
-    model.set_params(**_parameters(model, points, labels, groups, options))
-    with redirect_stdout(sys.stderr):  # the search log is progress, not outcome
-        model.fit(points, labels, sensitive_features=groups)
-    TableModel(model, names, mean, scale, options.label, options.group).save(options.model)
-    _print_fit(model, options)
-    if model.result_.reason is Reason.INTERRUPT:
-        return INTERRUPTED
-    return OK if model.result_.optimal else UNPROVEN
+    return names, X, labels, groups
 
 
 def _parameters(
@@ -433,6 +466,49 @@ def _print_json(data: dict[str, Any]) -> None:
         for key, value in data.items()
     }
     print(json.dumps(finite, indent=2))
+
+
+# -- explore ----------------------------------------------------------------------------------
+
+
+def _explore(options: argparse.Namespace) -> int:
+    """The page, and beside it what is finished: the same command goes on from there."""
+    _, X, labels, groups = _training_rows(options)
+    _check_folder("--out", options.out)
+    page = Path(options.out)
+    kept = page.with_suffix(".jsonl")
+    try:
+        found = explore(
+            X, labels, sensitive_features=groups, pos_label=options.positive,
+            folds=options.folds, time_limit=options.time_limit, random_state=options.seed,
+            store=kept, progress=Progress(None if options.quiet else sys.stderr),
+        )
+    except KeyboardInterrupt:
+        print(f"csvm: finished folds are kept in {kept}; the same command goes on from there",
+              file=sys.stderr)
+        raise
+    write_page(found, page, title=Path(options.data).name, command=_fit_command(options))
+    if options.json:
+        _print_json({"page": str(page), **asdict(found)})
+        return OK
+    for method in found.methods:
+        print(f"{method.name}: what was asked, and TPR and TNR on held-out points")
+        for point in method.points:
+            tp, fn, tn, fp = point.counts[""]
+            print(f"  {point.asked:14}  {tp / (tp + fn):.3f}  {tn / (tn + fp):.3f}")
+    print(f"page written to {page}")
+    return OK
+
+
+def _fit_command(options: argparse.Namespace) -> str:
+    """How to begin the command that fits a model to the same rows."""
+    words = ["csvm", "fit", options.data, "--label", options.label]
+    for name in ("positive", "group"):
+        if getattr(options, name) is not None:
+            words += [f"--{name}", getattr(options, name)]
+    for name in options.drop:
+        words += ["--drop", name]
+    return shlex.join(words + ["--drop-missing"] * options.drop_missing)
 
 
 # -- demo -------------------------------------------------------------------------------------

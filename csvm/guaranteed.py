@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,20 @@ from .candidates import Sample, candidates, fitted, scores, unseen_scores
 from .certification import (
     Certificate,
     certifiable,
-    certify_predictions,
     check_confidence,
     trials,
 )
+from .feasibility import InfeasibleRatesError
 from .groups import group_names, take_groups, without_groups
 from .labels import Labels, label_tags
 from .rates import Constraint
-from .sequences import about, fixed_sequence, in_order, umbrella_threshold
+from .sequences import (
+    about,
+    fixed_sequence,
+    in_order,
+    threshold_of_classes,
+    umbrella_threshold,
+)
 
 __all__ = ["GuaranteedClassifier", "NotCertifiedWarning"]
 
@@ -64,7 +71,8 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Points with a score above it are called positive; the score is the decision function, or
         the probability, of the positive class.
     certificate_ : Certificate
-        The test of the rates on the points held back. If it is not ``certified``, a
+        The test of the rates on the points held back; for rates of both classes each at half the
+        level, since the threshold is then chosen between theirs. If it is not ``certified``, a
         `NotCertifiedWarning` has said so, and nothing is promised.
     calibration_ : ndarray of int
         Positions of the points held back.
@@ -146,6 +154,8 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
+    certificate_: Certificate
+
     def _check_parameters(self) -> None:
         check_confidence(self.confidence)
         share = self.calibration
@@ -159,16 +169,13 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     ) -> None:
         """Everything before the last step is done without the points held back."""
         models = candidates(self.estimator, rest, constraints, seed)
-        if about(constraints):
+        if {constraint.name for constraint in constraints} <= {"tpr", "tnr"}:
             if len(models) > 1:
-                models = [self._keeps_most(models, rest, constraints, seed)]
+                models = [self._promising(models, rest, constraints, seed)]
             (self.estimator_,) = fitted(models, rest)
             found = scores(self.estimator_, held.X, self._positive)
-            self.threshold_ = umbrella_threshold(
+            self.threshold_, self.certificate_ = threshold_of_classes(
                 found, held.positive, constraints, self.confidence, held.groups
-            )
-            self.certificate_: Certificate = certify_predictions(
-                constraints, held.positive, found > self.threshold_, self.confidence, held.groups
             )
             return
         ready = fitted(models, rest)
@@ -183,19 +190,27 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         )
         self.estimator_, self.threshold_ = ready[taken.model], taken.threshold
 
-    def _keeps_most(
+    def _promising(
         self, models: Sequence[Any], rest: Sample, constraints: Sequence[Constraint], seed: int
     ) -> Any:
-        """The model that keeps most of the other class where the rates of the one hold."""
+        """Of rates of both classes, the model likeliest to have them; else what it keeps counts."""
+        usable, unseen = [], []
+        for model in models:
+            with suppress(InfeasibleRatesError):  # CSVMs may be asked for too much
+                unseen.append(unseen_scores(model, rest, self._positive, seed))
+                usable.append(model)
+        if not usable:
+            return models[0]  # whose fit says what is wrong
+        if not about(constraints):
+            return usable[in_order(unseen, rest.positive, constraints, 1.0, rest.groups)[0].model]
         other = ~rest.positive if about(constraints) > 0 else rest.positive
         kept = []
-        for model in models:
-            found = unseen_scores(model, rest, self._positive, seed)
+        for found in unseen:
             threshold = umbrella_threshold(
                 found, rest.positive, constraints, self.confidence, rest.groups
             )
             kept.append(((found > threshold) == rest.positive)[other].mean())
-        return models[int(np.argmax(kept))]
+        return usable[int(np.argmax(kept))]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Distance of the score to the threshold; positive means ``classes_[1]``."""

@@ -10,6 +10,7 @@ where all rates are about one class (the umbrella rule of Tong, Feng and Li).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ from .certification import Certificate, certify_predictions, share_asked, trials
 from .rates import Constraint
 
 __all__ = [
-    "Candidate", "about", "fixed_sequence", "in_order", "umbrella_rank", "umbrella_threshold",
+    "Candidate", "about", "fixed_sequence", "in_order", "threshold_of_classes", "umbrella_rank",
+    "umbrella_threshold",
 ]
 
 _THRESHOLDS = 100  # of one score: neighbours closer than that hardly differ
@@ -86,6 +88,43 @@ def umbrella_threshold(
         # all that are equal to it.
         bold = min(bold, np.nextafter(own[max(rank, 1) - 1], -np.inf))
     return sign * bold
+
+
+def threshold_of_classes(
+    scores: np.ndarray,
+    positive: np.ndarray,
+    constraints: Sequence[Constraint],
+    confidence: float,
+    groups: np.ndarray | None = None,
+) -> tuple[float, Certificate]:
+    """A threshold at which rates of one class or of both hold, and its certificate.
+
+    Rates of the positives bound the threshold from above, those of the negatives from below. With
+    both, each sequence gets half of the error, every threshold between the two is certified, and
+    the one with the best mean of TPR and TNR is taken; if there is none, the middle, uncertified.
+
+    Parameters
+    ----------
+    scores, positive, constraints, confidence, groups
+        See `umbrella_threshold`; the constraints may be about both classes.
+    """
+    sides = [[c for c in constraints if c.name == name] for name in ("tpr", "tnr")]
+    each = confidence if not all(sides) else 0.5 * (1.0 + confidence)
+    high, low = (
+        umbrella_threshold(scores, positive, side, each, groups) if side else None
+        for side in sides
+    )
+    if low is None or high is None:
+        threshold = high if low is None else low
+    elif low > high:
+        threshold = 0.5 * (low + high)
+    else:
+        inside = np.append(scores[(scores > low) & (scores < high)], [low, high])
+        balanced = [_balanced_accuracy(positive, scores > value) for value in inside]
+        threshold = float(inside[int(np.argmax(balanced))])
+    assert threshold is not None
+    certificate = certify_predictions(constraints, positive, scores > threshold, each, groups)
+    return threshold, replace(certificate, confidence=confidence)
 
 
 def in_order(

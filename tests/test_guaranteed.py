@@ -16,7 +16,14 @@ from csvm import GuaranteedClassifier, NotCertifiedWarning
 from csvm.candidates import Sample, candidates
 from csvm.certification import certify_predictions
 from csvm.rates import parse_constraints
-from csvm.sequences import Candidate, fixed_sequence, in_order, umbrella_rank, umbrella_threshold
+from csvm.sequences import (
+    Candidate,
+    fixed_sequence,
+    in_order,
+    threshold_of_classes,
+    umbrella_rank,
+    umbrella_threshold,
+)
 
 BOTH = ("tpr>=0.6", "tnr>=0.6")
 
@@ -99,6 +106,22 @@ def test_two_rates_hold_as_often_as_promised():
     assert enough(~np.array(wrong), 0.95) and 0 < np.mean(certified) < 1
 
 
+def test_the_accuracy_holds_as_often_as_promised():
+    wrong, certified = [], []
+    for seed in range(150):
+        X, y = draw(seed, gap=1.4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotCertifiedWarning)
+            model = GuaranteedClassifier(
+                LogisticRegression(), constraints="accuracy>=0.74", random_state=seed
+            ).fit(X, y)
+        at = cut(model)
+        certified.append(model.certificate_.certified)
+        true = 0.4 * norm.sf(at - 1.4) + 0.6 * norm.cdf(at)
+        wrong.append(certified[-1] and true < 0.74)
+    assert enough(~np.array(wrong), 0.95) and 0 < np.mean(certified) < 1
+
+
 def test_groups_hold_as_often_as_promised():
     held = []
     for seed in range(300):
@@ -134,6 +157,26 @@ def test_the_threshold_is_the_boldest_certified_one(rate, seed):
             break
         best = predicted
     assert best is not None and np.array_equal(found, best)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rates_of_both_classes_are_certified_wherever_one_threshold_passes(seed):
+    """Each rate at half of the level, at the best of all thresholds that pass, if there is any."""
+    rng = np.random.default_rng(seed)
+    positive = rng.random(200) < 0.5
+    scores = rng.normal(size=200) + (1.2 if seed % 2 else 2.5) * positive
+    asked = parse_constraints(["tpr>=0.7", "tnr>=0.7"])
+    threshold, certificate = threshold_of_classes(scores, positive, asked, 0.9)
+    passing = {
+        value: np.mean(scores[positive] > value) + np.mean(scores[~positive] <= value)
+        for value in scores
+        if certify_predictions(asked, positive, scores > value, 0.95).certified
+    }
+    assert certificate.certified == bool(passing) and certificate.confidence == 0.9
+    assert certificate.certified == (seed % 2 == 0)
+    if passing:
+        kept = np.mean(scores[positive] > threshold) + np.mean(scores[~positive] <= threshold)
+        assert kept >= max(passing.values()) - 1e-12
 
 
 def test_ranks():
