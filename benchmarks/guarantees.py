@@ -33,9 +33,9 @@ from sklearn.model_selection import train_test_split
 
 import csvm
 from csvm.candidates import Sample, candidates, scores
-from csvm.experiments.store import Store
 from csvm.rates import Constraint, parse_constraints
 from csvm.sequences import umbrella_threshold
+from csvm.store import Store
 
 QUESTIONS = {
     "one rate": ["tpr>=0.9"],
