@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,13 @@ from .feasibility import InfeasibleRatesError
 from .rates import Constraint
 from .tuning import COSTS, WIDTHS
 
-__all__ = ["Sample", "candidates", "fitted", "scores", "tuned_svc", "unseen_scores"]
+__all__ = [
+    "CANNOT", "Sample", "candidates", "compared", "first_fitted", "scores", "tuned_svc",
+    "unseen_scores",
+]
 
 _FOLDS = 3
+CANNOT = (InfeasibleRatesError, RuntimeError)  # rates that contradict, or are not found in time
 _RISING = (0.0, 0.5)  # of the way from the rates asked for to one
 _GAP, _SECONDS = 0.05, 0.5  # of the search of a CSVM: good is enough, the rates are tested
 
@@ -85,7 +90,7 @@ def candidates(
     svc = tuned[-1]
     csvm = CSVM(
         C=svc.C, gamma=svc.gamma, threshold="none", gap=_GAP, time_limit=_SECONDS,
-        random_state=seed,
+        pos_label=sample.y[sample.positive][0], random_state=seed,
     )
     return [tuned, *_rising(make_pipeline(StandardScaler(), csvm), constraints)]
 
@@ -116,17 +121,12 @@ def _rising(estimator: Any, constraints: Sequence[Constraint]) -> list[Any]:
     ]
 
 
-def fitted(models: Sequence[Any], sample: Sample) -> list[Any]:
-    """Those of the models that can be fitted: CSVMs may be asked for too much."""
-    found, error = [], None
-    for model in models:
-        try:
-            found.append(_fit(model, sample))
-        except InfeasibleRatesError as raised:
-            error = raised
-    if not found and error is not None:
-        raise error
-    return found
+def first_fitted(models: Sequence[Any], sample: Sample) -> Any:
+    """The first of the models that can be fitted: CSVMs may be asked for too much."""
+    for model in models[:-1]:
+        with suppress(*CANNOT):
+            return _fit(model, sample)
+    return _fit(models[-1], sample)
 
 
 def _fit(model: Any, sample: Sample) -> Any:
@@ -156,6 +156,19 @@ def scores(model: Any, X: Any, positive: Any) -> np.ndarray:
             f"estimator must have decision_function or predict_proba, {model!r} has neither"
         )
     return model.predict_proba(X)[:, at]
+
+
+def compared(
+    models: Sequence[Any], sample: Sample, positive: Any, seed: int
+) -> list[tuple[Any, np.ndarray]]:
+    """Models with their `unseen_scores`, without those that cannot be fitted in some fold."""
+    found = []
+    for model in models:
+        with suppress(*CANNOT):
+            found.append((model, unseen_scores(model, sample, positive, seed)))
+    if not found:
+        return [(models[0], unseen_scores(models[0], sample, positive, seed))]  # says what is wrong
+    return found
 
 
 def unseen_scores(model: Any, sample: Sample, positive: Any, seed: int) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from .candidates import Sample, candidates, fitted, scores, unseen_scores
+from .candidates import Sample, candidates, compared, first_fitted, scores
 from .certification import (
     Certificate,
     certifiable,
@@ -20,7 +19,6 @@ from .certification import (
     fewest_trials,
     trials,
 )
-from .feasibility import InfeasibleRatesError
 from .groups import group_names, take_groups, without_groups
 from .labels import Labels, label_tags
 from .rates import Constraint
@@ -28,6 +26,7 @@ from .sequences import (
     about,
     fixed_sequence,
     in_order,
+    safety,
     threshold_of_classes,
     umbrella_threshold,
 )
@@ -99,6 +98,9 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
       tpr >= 0.9 is certified: 102 of 107 right (0.953), true rate at least 0.904, p = 0.0374
     """
 
+    certificate_: Certificate
+    threshold_: float
+
     def __init__(
         self,
         estimator: Any = None,
@@ -161,8 +163,6 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    certificate_: Certificate
-
     def _check_parameters(self) -> None:
         check_confidence(self.confidence)
         share = self.calibration
@@ -178,17 +178,18 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         models = candidates(self.estimator, rest, constraints, seed)
         if {constraint.name for constraint in constraints} <= {"tpr", "tnr"}:
             if len(models) > 1:
-                models = [self._promising(models, rest, constraints, seed)]
-            (self.estimator_,) = fitted(models, rest)
+                models = self._by_promise(models, rest, constraints, seed)
+            self.estimator_ = first_fitted(models, rest)
             found = scores(self.estimator_, held.X, self._positive)
             self.threshold_, self.certificate_ = threshold_of_classes(
                 found, held.positive, constraints, self.confidence, held.groups
             )
             return
-        ready = fitted(models, rest)
-        unseen = [unseen_scores(model, rest, self._positive, seed) for model in ready]
+        usable = compared(models, rest, self._positive, seed)
+        ready = [first_fitted([model], rest) for model, _ in usable]
         sequence = in_order(
-            unseen, rest.positive, constraints, len(held) / len(rest), rest.groups
+            [unseen for _, unseen in usable], rest.positive, constraints, len(held) / len(rest),
+            rest.groups,
         )
         on_held = [scores(model, held.X, self._positive) for model in ready]
         taken, self.certificate_ = fixed_sequence(
@@ -197,27 +198,28 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         )
         self.estimator_, self.threshold_ = ready[taken.model], taken.threshold
 
-    def _promising(
+    def _by_promise(
         self, models: Sequence[Any], rest: Sample, constraints: Sequence[Constraint], seed: int
-    ) -> Any:
-        """Of rates of both classes, the model likeliest to have them; else what it keeps counts."""
-        usable, unseen = [], []
-        for model in models:
-            with suppress(InfeasibleRatesError):  # CSVMs may be asked for too much
-                unseen.append(unseen_scores(model, rest, self._positive, seed))
-                usable.append(model)
-        if not usable:
-            return models[0]  # whose fit says what is wrong
-        if not about(constraints):
-            return usable[in_order(unseen, rest.positive, constraints, 1.0, rest.groups)[0].model]
-        other = ~rest.positive if about(constraints) > 0 else rest.positive
-        kept = []
-        for found in unseen:
+    ) -> list[Any]:
+        """The models, the best first: by what they keep of the other class where the rates hold.
+
+        For rates of both classes by how likely they are to be certified.
+        """
+        usable = compared(models, rest, self._positive, seed)
+        sign = about(constraints)
+        worth = []
+        for _, found in usable:
+            if not sign:
+                order = in_order([found], rest.positive, constraints, 1.0, rest.groups)
+                predicted = found > order[0].threshold
+                worth.append(safety(rest.positive, predicted, constraints, 1.0, rest.groups))
+                continue
             threshold = umbrella_threshold(
                 found, rest.positive, constraints, self.confidence, rest.groups
             )
-            kept.append(((found > threshold) == rest.positive)[other].mean())
-        return usable[int(np.argmax(kept))]
+            other = rest.positive == (sign < 0)
+            worth.append(float(((found > threshold) == rest.positive)[other].mean()))
+        return [usable[place][0] for place in np.argsort(-np.array(worth), kind="stable")]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Distance of the score to the threshold; positive means ``classes_[1]``."""

@@ -21,8 +21,8 @@ from .certification import Certificate, certify_predictions, share_asked, trials
 from .rates import Constraint
 
 __all__ = [
-    "Candidate", "about", "fixed_sequence", "in_order", "threshold_of_classes", "umbrella_rank",
-    "umbrella_threshold",
+    "Candidate", "about", "fixed_sequence", "in_order", "safety", "threshold_of_classes",
+    "umbrella_rank", "umbrella_threshold",
 ]
 
 _THRESHOLDS = 100  # of one score: neighbours closer than that hardly differ
@@ -150,7 +150,7 @@ def in_order(
     groups : ndarray (n,), optional
     """
     found = [
-        (_safety(positive, values > threshold, constraints, share, groups), model, threshold)
+        (safety(positive, values > threshold, constraints, share, groups), model, threshold)
         for model, values in enumerate(scores) for threshold in _between(values)
     ]
     found.sort(key=lambda item: -item[0])
@@ -165,11 +165,19 @@ def _between(scores: np.ndarray) -> np.ndarray:
     return middle[np.unique(steps.round().astype(int))]
 
 
-def _safety(
+def safety(
     positive: np.ndarray, predicted: np.ndarray, constraints: Sequence[Constraint], share: float,
     groups: np.ndarray | None,
 ) -> float:
-    """About -log of the largest p-value to expect, below zero where a rate is missed."""
+    """About -log of the largest p-value to expect, below zero where a rate is missed.
+
+    Parameters
+    ----------
+    positive, predicted : ndarray of bool (n,)
+        Of points like those that will be there to test.
+    constraints, share, groups
+        See `in_order`.
+    """
     right = positive == predicted
     exponents = []
     for constraint in constraints:

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import csvm
 from csvm import GuaranteedClassifier, NotCertifiedWarning
-from csvm.candidates import Sample, candidates
+from csvm.candidates import Sample, candidates, compared, first_fitted
 from csvm.certification import certify_predictions
 from csvm.rates import parse_constraints
 from csvm.sequences import (
@@ -279,6 +279,28 @@ def test_several_rates_of_csvms():
         make_pipeline(StandardScaler(), base), constraints=asked, random_state=0
     ).fit(X, y)
     assert model.certificate_.certified and isinstance(model.estimator_[-1], csvm.CSVM)
+
+
+def test_the_positive_class_of_csvms_is_that_of_the_rates():
+    X, y = draw(0, n=200)
+    labels = np.array(["sick", "well"])[1 - y]
+    sample = Sample(X, labels, labels == "sick", None)
+    found = candidates(None, sample, parse_constraints(["tpr>=0.6", "tnr>=0.5"]), 0)
+    assert len(found) == 3 and all(m[-1].pos_label == "sick" for m in found[1:])
+
+
+def test_csvms_that_are_asked_for_too_much_are_left_out():
+    X, y = draw(0, n=200)
+    X = np.repeat(X[:100], 2, axis=0)  # twins of both classes: no rates above one half together
+    y[::2], y[1::2] = 0, 1
+    sample = Sample(X, y, y == 1, None)
+    tuned = make_pipeline(StandardScaler(), LogisticRegression())
+    hopeless = csvm.CSVM(constraints=["tpr>=0.9", "tnr>=0.9"], threshold="none", random_state=0,
+                         kernel="linear", time_limit=2)
+    assert [model for model, _ in compared([hopeless, tuned], sample, 1, 0)] == [tuned]
+    assert first_fitted([hopeless, tuned], sample).steps[0][0] == "standardscaler"
+    with pytest.raises((csvm.InfeasibleRatesError, RuntimeError)):
+        compared([hopeless], sample, 1, 0)
 
 
 def test_the_default_for_groups_may_be_a_csvm():
