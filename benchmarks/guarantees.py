@@ -33,9 +33,10 @@ from sklearn.model_selection import train_test_split
 
 import csvm
 from csvm.candidates import Sample, candidates, scores
-from csvm.experiments.store import Store
+from csvm.kernels import rbf
 from csvm.rates import Constraint, parse_constraints
 from csvm.sequences import umbrella_threshold
+from csvm.store import Store
 
 QUESTIONS = {
     "one rate": ["tpr>=0.9"],
@@ -67,6 +68,17 @@ def draw(source: str, seed: int) -> tuple[Sample, Sample]:
     return everybody.take(fit), everybody.take(new)
 
 
+def fast_scores(model: Any, X: np.ndarray) -> np.ndarray:
+    """Scores of a scaled SVC or CSVM with an RBF kernel: libsvm's own take ten times as long."""
+    scaler, machine = model[0], model[-1]
+    parts = [
+        rbf(scaler.transform(part), machine.support_vectors_, gamma=machine.gamma)
+        @ machine.dual_coef_[0]
+        for part in np.array_split(X, max(1, len(X) // 10_000))
+    ]
+    return np.concatenate(parts) + machine.intercept_[0]
+
+
 def outcome(
     constraints: Sequence[Constraint], new: Sample, predicted: np.ndarray, claims: bool,
     seconds: float,
@@ -92,7 +104,8 @@ def run(source: str, question: str, seed: int) -> dict[str, Any]:
         warnings.simplefilter("ignore", csvm.NotCertifiedWarning)
         model.fit(fit.X, fit.y, sensitive_features=fit.groups)
     seconds = time.perf_counter() - begin
-    predicted = model.predict(new.X) == 1
+    predicted = fast_scores(model.estimator_, new.X) > model.threshold_
+    assert np.array_equal(predicted[:100], model.predict(new.X[:100]) == model.classes_[1])
     results = {
         OURS: outcome(constraints, new, predicted, model.certificate_.certified, seconds)
         | {"chosen": type(model.estimator_[-1]).__name__}
@@ -112,7 +125,7 @@ def peers(
     rest = fit.take(np.setdiff1d(np.arange(len(fit)), held))
     (svc,) = candidates(None, rest, constraints[:1], seed)
     svc.fit(rest.X, rest.y)
-    back, on_new = fit.take(held), scores(svc, new.X, 1)
+    back, on_new = fit.take(held), fast_scores(svc, new.X)
     on_back = scores(svc, back.X, 1)
     tuned = time.perf_counter() - begin
     threshold, claims = corrected_umbrella(constraints, back, on_back)

@@ -24,9 +24,9 @@ from .anchors import Anchors
 from .certification import certify
 from .estimator import CSVM
 from .experiments import command as experiments
-from .experiments.progress import Progress
 from .exploration import explore, write_page
 from .feasibility import InfeasibleRatesError
+from .progress import Progress
 from .rates import accuracy, parse_constraints, tnr, tpr
 from .tables import Table, TableError, TableModel, read_table
 from .thresholds import THRESHOLDS

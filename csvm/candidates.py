@@ -94,7 +94,8 @@ def tuned_svc(sample: Sample, seed: int) -> Pipeline:
     """A support vector machine with the parameters that rank the classes best, not fitted."""
     folds = sample.folds(seed)
     pipeline = make_pipeline(StandardScaler(), SVC(class_weight="balanced"))
-    features = max(1, np.shape(sample.X)[1])  # the scaler will refuse none
+    shape = np.shape(sample.X)
+    features = shape[1] if len(shape) == 2 and shape[1] else 1  # the scaler refuses other shapes
     grid = {"svc__C": COSTS, "svc__gamma": [width / features for width in WIDTHS]}
     search = GridSearchCV(
         pipeline, grid, scoring="roc_auc", cv=folds, refit=False, error_score="raise"

@@ -28,6 +28,7 @@ __all__ = [
     "certify",
     "certify_predictions",
     "check_confidence",
+    "fewest_trials",
     "positive_class",
     "share_asked",
     "trials",
@@ -276,6 +277,12 @@ def trials(
     members = constraint.rate.members(positive, groups)
     concerned = {"precision": predicted, "npv": ~predicted, "f1": positive | predicted}
     return members & concerned.get(constraint.name, True)
+
+
+def fewest_trials(constraint: Constraint, confidence: float) -> float:
+    """How many points of its kind a certificate needs at least, all of them right."""
+    p0 = share_asked(constraint)
+    return np.inf if p0 == 1.0 else float(np.ceil(np.log(1.0 - confidence) / np.log(p0) - 1e-9))
 
 
 def share_asked(constraint: Constraint) -> float:

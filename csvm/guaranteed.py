@@ -17,6 +17,7 @@ from .certification import (
     Certificate,
     certifiable,
     check_confidence,
+    fewest_trials,
     trials,
 )
 from .feasibility import InfeasibleRatesError
@@ -32,6 +33,9 @@ from .sequences import (
 )
 
 __all__ = ["GuaranteedClassifier", "NotCertifiedWarning"]
+
+
+_MOST = 0.5  # to be held back, beyond the share asked for, for a certificate to be possible
 
 
 class NotCertifiedWarning(UserWarning):
@@ -57,7 +61,8 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     confidence : float
         In (0, 1).
     calibration : float
-        Share of the points to hold back, in (0, 1), of those that some rate is about.
+        Share of the points to hold back, in (0, 1), of those that some rate is about; up to half of
+        them if a certificate needs as many (29 positives for ``tpr>=0.9``).
     pos_label : optional
         The positive class; by default the greater of the two labels.
     random_state : int, RandomState or None
@@ -136,7 +141,9 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         random = check_random_state(self.random_state)
         self.classes_ = coded.classes
         self._positive = coded.classes[1 if coded.orientation > 0 else 0]
-        self.calibration_ = _held_back(everybody, constraints, self.calibration, random)
+        self.calibration_ = _held_back(
+            everybody, constraints, self.calibration, self.confidence, random
+        )
         rest = np.setdiff1d(np.arange(len(labels)), self.calibration_)
         if len(np.unique(labels[rest])) < 2:
             raise ValueError(
@@ -232,23 +239,33 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
 
 def _held_back(
-    sample: Sample, constraints: Sequence[Constraint], share: float, random: np.random.RandomState
+    sample: Sample, constraints: Sequence[Constraint], share: float, confidence: float,
+    random: np.random.RandomState,
 ) -> np.ndarray:
     """Positions of points to hold back, of those that some rate is about.
 
     Rates of classes are about points whose classes are as they are, so that the draw may keep to
     the same share of each; rates of both classes need a draw that does not look at them.
     """
-    concerned = np.zeros(len(sample), dtype=bool)
+    names = {constraint.name for constraint in constraints}
+    by_class = names <= {"tpr", "tnr"}
+    shares = np.zeros(len(sample))
     for constraint in constraints:
-        concerned |= trials(constraint, sample.positive, sample.positive, sample.groups)
+        members = trials(constraint, sample.positive, sample.positive, sample.groups)
+        fewest = fewest_trials(constraint, 1.0 - (1.0 - confidence) / len(names))
+        wanted = max(share, fewest / max(1, members.sum()))
+        shares[members] = np.maximum(shares[members], wanted if wanted <= _MOST else share)
     kind = np.zeros(len(sample), dtype=int)
-    if all(constraint.name in ("tpr", "tnr") for constraint in constraints):
+    if by_class:
         kind = sample.positive.astype(int)
         if sample.groups is not None:
             kind += 2 * np.unique(sample.groups, return_inverse=True)[1]
     chosen = []
-    for value in np.unique(kind[concerned]):
-        members = random.permutation(np.flatnonzero(concerned & (kind == value)))
-        chosen.append(members[: max(1, round(share * len(members)))])
+    for value in np.unique(kind[shares > 0]):
+        members = random.permutation(np.flatnonzero((shares > 0) & (kind == value)))
+        part = shares[members].max()
+        # Rounding up what a certificate needs: one point fewer would be none.
+        exact = part * len(members)
+        number = round(exact) if part == share else np.ceil(exact - 1e-9)
+        chosen.append(members[: max(1, int(number))])
     return np.sort(np.concatenate(chosen))

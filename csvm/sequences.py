@@ -119,9 +119,11 @@ def threshold_of_classes(
     elif low > high:
         threshold = 0.5 * (low + high)
     else:
-        inside = np.append(scores[(scores > low) & (scores < high)], [low, high])
-        balanced = [_balanced_accuracy(positive, scores > value) for value in inside]
-        threshold = float(inside[int(np.argmax(balanced))])
+        inside = np.unique(np.append(scores[(scores > low) & (scores < high)], [low, high]))
+        inside = np.sort(np.append(0.5 * (inside[1:] + inside[:-1]), [low, high]))
+        balanced = np.array([_balanced_accuracy(positive, scores > value) for value in inside])
+        best = np.flatnonzero(balanced >= balanced.max() - 1e-12)
+        threshold = float(inside[best[len(best) // 2]])  # not at the edge of equally good ones
     assert threshold is not None
     certificate = certify_predictions(constraints, positive, scores > threshold, each, groups)
     return threshold, replace(certificate, confidence=confidence)

@@ -15,10 +15,10 @@ from sklearn.model_selection import StratifiedKFold
 
 from .certification import positive_class
 from .estimator import CSVM, fit_path
-from .experiments.progress import Progress
 from .feasibility import InfeasibleRatesError
 from .groups import group_names, take_groups
 from .labels import Labels
+from .progress import Progress
 from .rates import Confusion, Constraint, Rate, parse_constraints
 
 __all__ = ["RateScorer", "Tuned", "rate_scorer", "tune"]

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 import csvm
-from csvm.experiments.progress import Progress
 from csvm.exploration import study, write_page
+from csvm.progress import Progress
 from csvm.tables import TableModel
 
 TARGETS = ["tpr>=0.95", "tpr>=0.7", "tnr>=0.9"]

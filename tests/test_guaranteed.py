@@ -230,6 +230,24 @@ def test_only_points_that_a_rate_is_about_are_held_back():
     assert 0 < y[model.calibration_].sum() < len(model.calibration_)
 
 
+def test_as_many_are_held_back_as_a_certificate_needs():
+    X, y = draw(0, n=200)
+    X, y = X[np.argsort(-y)][:150], np.sort(y)[::-1][:150]
+    assert 29 / 0.5 < y.sum() < 29 / 0.3
+    model = GuaranteedClassifier(LogisticRegression(), random_state=0).fit(X, y)
+    assert len(model.calibration_) == 29 and model.certificate_.rates[0].n == 29
+    model.set_params(constraints="tpr>=0.95")  # needs 59, more than half: then it is not tried
+    with pytest.warns(NotCertifiedWarning):
+        model.fit(X, y)
+    assert len(model.calibration_) == round(0.3 * y.sum())
+    groups = np.where(np.arange(150) % 3 == 0, "few", "many")
+    model.set_params(constraints=["tpr[few]>=0.7", "tpr[many]>=0.7"])
+    model.fit(X, y, sensitive_features=groups)
+    assert [r.n for r in model.certificate_.rates] == [
+        max(9, round(0.3 * (y[groups == g]).sum())) for g in ("few", "many")
+    ]
+
+
 @pytest.mark.parametrize("estimator", [
     RandomForestClassifier(20, random_state=0), LinearSVC(),
     make_pipeline(StandardScaler(), LogisticRegression()),

@@ -24,12 +24,12 @@ from csvm.experiments import Protocol, Runner, Sample, Store, command, study, wr
 from csvm.experiments.algorithm import choose, rates
 from csvm.experiments.methods import required_count
 from csvm.experiments.printed import METHODS, TABLE_2, TABLE_3, TARGETS
-from csvm.experiments.progress import Estimate, Progress, clock
 from csvm.experiments.protocol import cut, load, random_split
 from csvm.experiments.runner import cluster
-from csvm.experiments.store import StoreError
 from csvm.experiments.tabulate import summary, tables
+from csvm.progress import Estimate, Progress, clock
 from csvm.sequences import umbrella_rank
+from csvm.store import StoreError
 
 TINY = Protocol("tiny", outer=2, inner=2, exponents=(-2, 3), splits=2, alpha=0.5)
 

@@ -18,13 +18,13 @@ from sklearn.utils import check_array
 
 from ..candidates import Sample, scores, tuned_svc, unseen_scores
 from ..estimator import CSVM, fit_path
-from ..experiments.progress import Progress
-from ..experiments.store import Store
 from ..feasibility import InfeasibleRatesError
 from ..groups import group_names, take_groups
 from ..labels import Labels
+from ..progress import Progress
 from ..rates import Constraint, parse_constraints
 from ..sequences import about
+from ..store import Store
 
 __all__ = ["METHODS", "TARGETS", "Exploration", "Method", "Point", "explore"]
 
