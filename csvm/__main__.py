@@ -81,8 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    demo = _command(commands, "demo", _demo, "compare four methods on built-in data")
-    demo.add_argument("--picture", default="csvm-demo.png", help="where to draw the ROC curves")
+    demo = _command(commands, "demo", _demo, "rates of two groups at once, on built-in data")
+    demo.add_argument("--picture", default="csvm-demo.png", help="where to draw what was found")
     demo.add_argument("--time-limit", type=float, default=30.0, help="seconds for the search")
 
     fit = _command(commands, "fit", _fit, "train on a table and write a model")
@@ -515,27 +515,30 @@ def _fit_command(options: argparse.Namespace) -> str:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    """Breast cancer: how many tumours each method finds on patients it has not seen."""
-    from .demo import compare, draw
+    """Breast cancer: rates of small and of large tumours on patients not seen before."""
+    from .demo import ASKED, compare, draw
 
     out = sys.stderr if options.json else sys.stdout
     with redirect_stdout(out):
         outcome = compare(options.time_limit)
     drawn = draw(outcome, options.picture)
+    result = outcome.model.result_
     if options.json:
-        result = outcome.models["CSVM"].result_
         _print_json({
-            "asked": str(outcome.constraint), "methods": outcome.rates,
-            "status": result.status.value, "gap": result.gap, "seconds": result.seconds,
+            "asked": list(map(str, ASKED)), "methods": outcome.rates,
+            "best_threshold": outcome.best_threshold, "status": result.status.value,
+            "gap": result.gap, "seconds": result.seconds,
+            "certified": outcome.certificate.certified,
+            "certificate": [asdict(rate) for rate in outcome.certificate.rates],
             "picture": options.picture if drawn else None,
         })
     else:
-        print(outcome.table())
+        print("\n" + outcome.story())
         print(
-            f"\nROC curves: {options.picture}" if drawn
+            f"\nPicture: {options.picture}" if drawn
             else "\nNo picture: that needs matplotlib (pip install 'csvm[plots]')"
         )
-    return OK if outcome.models["CSVM"].result_.optimal else UNPROVEN
+    return OK if result.optimal else UNPROVEN
 
 
 # -- paper ------------------------------------------------------------------------------------

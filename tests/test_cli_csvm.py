@@ -2,6 +2,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from csvm import CSVM
 from csvm.__main__ import main
+from csvm.demo import ASKED, compare
 from csvm.tables import TableModel, read_table
 from csvm.tuning import COSTS, WIDTHS
 
@@ -352,9 +354,26 @@ def test_demo(tmp_path, capsys):
     assert main(["demo", "--json", "--picture", str(picture)]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
-    assert list(found["methods"]) == ["SVM", "SVM(C+, C-)", "sliding beta", "CSVM"]
+    assert list(found["methods"])[::3] == ["SVM", "CSVM"] and len(found["methods"]) == 4
     assert found["status"] == "optimal" and "Search report" in err
+    assert [row["rate"] for row in found["certificate"]] == list(found["methods"]["CSVM"])
+    assert found["certified"] == all(row["certified"] for row in found["certificate"])
     assert picture.stat().st_size > 10_000
+
+
+def test_the_story_of_the_demo_is_what_the_run_showed():
+    outcome = compare(20.0, verbose=0)
+    assert outcome.model.result_.optimal
+    for name, (a, b, c) in outcome.lines.items():  # the lines in the picture have the rates told
+        called = outcome.X @ [a, b] + c > -1e-9
+        for one in (one for each in ASKED for one in each.each(outcome.sizes)):
+            value = one.value(outcome.y, called, outcome.sizes)
+            assert value == pytest.approx(outcome.rates[name][str(one.rate)])
+    assert all(rate.achieved >= 0.65 for rate in outcome.model.rates_)
+    for worst, said in ((0.5, "No threshold of the SVM"), (0.7, "Some threshold of the SVM")):
+        assert said in replace(outcome, best_threshold=worst).story()
+    assert f"{outcome.rates['CSVM']['tpr[small]']:.3f}" in outcome.story()
+    assert str(outcome.certificate) in outcome.story()
 
 
 def test_usage_errors_and_the_module_as_a_program():
