@@ -202,6 +202,9 @@ def _anchors(text: str) -> Anchors:
 
 def _fit(options: argparse.Namespace) -> int:
     constraints = tuple(parse_constraints(options.constraints or ["tpr>=0.9"]))
+    for constraint in constraints:
+        if not constraint.on_new_data:  # tuning could not look for them in its folds
+            raise TableError(f"--constraint: {constraint} can only be asked from Python, in a fit")
     _check_folder("--model", options.model)
     names, X, labels, groups = _training_rows(options)
     mean, scale = X.mean(axis=0), X.std(axis=0)
@@ -303,8 +306,10 @@ def _print_fit(model: CSVM, options: argparse.Namespace) -> None:
     print(result)
     for rate in model.rates_:
         sign = "<=" if rate.rate.startswith("cost") else ">="
+        name = rate.rate.partition("[")[0]
+        unit = "anchors" if name in ("tpr", "tnr", "accuracy") else "anchors by their weights"
         print(
-            f"{rate.rate} {sign} {rate.asked:g}: {rate.required:g} of {rate.total:g} anchors "
+            f"{rate.rate} {sign} {rate.asked:g}: {rate.required:g} of {rate.total:g} {unit} "
             f"required, {rate.counted:g} have margin one; {rate.rate} on the anchors is "
             f"{rate.achieved:.4f}"
         )

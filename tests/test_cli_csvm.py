@@ -97,6 +97,8 @@ def test_groups(fit, tmp_path, capsys):
     assert "these columns hold text: region" in capsys.readouterr().err
     assert fit(*asked, "--drop", "region", source=source) == 1
     assert "say who is in which" in capsys.readouterr().err
+    assert fit("--constraint", "at_least(2,of=[1,2,3])", source=source) == 1
+    assert "at least 2 of 3 cases can only be asked from Python" in capsys.readouterr().err
     assert fit(*asked, "--group", "area", source=source) == 1
     assert "has no column 'area'" in capsys.readouterr().err
 
