@@ -8,8 +8,8 @@ import csvm
 from csvm.experiments import load
 from csvm.experiments.printed import TARGETS
 from csvm.experiments.protocol import compress, cut
-from csvm.rates import threshold_count
 from csvm.search import CSVMProblem, Instance, Settings, slack_costs
+from csvm.thresholds import threshold_count
 
 BASE = Settings(chances=(), probes=0)  # the plain convex bound, most violated anchor first
 COMPRESSED = 0.2  # share of pageBlocks that k-means keeps, per class

@@ -29,9 +29,9 @@ import bnb
 import csvm
 from bnb.problem import Problem
 from csvm.experiments.printed import TARGETS
-from csvm.rates import threshold_count
 from csvm.search import CSVMProblem, slack_costs
 from csvm.search.instance import Instance as CSVMInstance
+from csvm.thresholds import threshold_count
 
 from .csvm_instances import first_fold
 from .formulations import CSVM_FORMULATIONS, Arrays, Point

@@ -1,24 +1,54 @@
 """Constrained support vector machines, solved to proven optimality."""
 
 from . import datasets, formulation, kernels, plots
+from .certification import Certificate, certify
 from .estimator import CSVM, ConstantClassifierWarning, fit_path
+from .exploration import explore
 from .feasibility import InfeasibleRatesError
-from .rates import AnchorWarning, Constraint, accuracy, tnr, tpr
+from .guaranteed import GuaranteedClassifier, NotCertifiedWarning
+from .rates import (
+    Constraint,
+    accuracy,
+    all_of,
+    at_least,
+    balanced_accuracy,
+    cost,
+    f1,
+    npv,
+    precision,
+    tnr,
+    tpr,
+)
 from .sliding import SlidingSVC, slide
+from .thresholds import AnchorWarning
+from .tuning import rate_scorer
 
 __all__ = [
     "CSVM",
     "AnchorWarning",
+    "Certificate",
     "ConstantClassifierWarning",
     "Constraint",
+    "GuaranteedClassifier",
     "InfeasibleRatesError",
+    "NotCertifiedWarning",
     "SlidingSVC",
     "accuracy",
+    "all_of",
+    "at_least",
+    "balanced_accuracy",
+    "certify",
+    "cost",
     "datasets",
+    "explore",
+    "f1",
     "fit_path",
     "formulation",
     "kernels",
+    "npv",
     "plots",
+    "precision",
+    "rate_scorer",
     "slide",
     "tnr",
     "tpr",

@@ -18,6 +18,9 @@ def split_anchors(
     *,
     X: np.ndarray | None = None,
     weights: np.ndarray | None = None,
+    about: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+    always: np.ndarray | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the training points I and of the anchors J.
@@ -25,15 +28,21 @@ def split_anchors(
     Parameters
     ----------
     anchors : float, "second-half", positions or mask
-        A fraction in (0, 1) of each class, drawn at random; the second half of the points as they
-        come; or the anchors themselves.
+        A fraction in (0, 1) of each class, drawn at random from the points that rates are about;
+        the second half of the points as they come; or the anchors themselves.
     y : ndarray (n,)
         Labels, +1 or -1.
     X : ndarray (n, d), optional
-        The points. Equal points of a class are drawn together, so that a point given twice and a
-        point of weight two mean the same, and no anchor was also trained on.
+        The points. Equal points of a class, and group, are drawn together, so that a point given
+        twice and a point of weight two mean the same, and no anchor was also trained on.
     weights : ndarray (n,), optional
         How many points each one stands for; points of weight 0 are in neither set.
+    about : ndarray of bool (n,), optional
+        The points that a fraction is drawn from; all others train. All points by default.
+    strata : ndarray (n,), optional
+        Groups; the fraction is then drawn of each class in each group.
+    always : ndarray of bool (n,), optional
+        Points that are anchors in any case.
     random_state : int, RandomState or None
 
     Returns
@@ -50,9 +59,12 @@ def split_anchors(
             )
         chosen = np.arange(len(y)) >= len(y) // 2
     elif np.ndim(anchors) == 0:
-        chosen = _draw(anchors, y, X, weights, check_random_state(random_state))
+        from_these = weights > 0 if about is None else about & (weights > 0)
+        chosen = _draw(anchors, y, X, weights, from_these, strata, random_state)
     else:
         chosen = _given(anchors, len(y))
+    if always is not None:
+        chosen |= always
     training = np.flatnonzero(~chosen & (weights > 0))
     anchor_set = np.flatnonzero(chosen & (weights > 0))
     _check(y, training, anchor_set)
@@ -64,18 +76,20 @@ def _draw(
     y: np.ndarray,
     X: np.ndarray | None,
     weights: np.ndarray,
-    random: np.random.RandomState,
+    from_these: np.ndarray,
+    strata: np.ndarray | None,
+    random_state: int | np.random.RandomState | None,
 ) -> np.ndarray:
     """Mask of a stratified random part, to the nearest point."""
     if isinstance(fraction, (bool, np.bool_)) or not isinstance(fraction, (int, float, np.number)):
         raise TypeError(f"anchors must be a fraction, text, positions or a mask, got {fraction!r}")
     if not 0.0 < fraction < 1.0:
         raise ValueError(f"as a fraction, anchors must be in (0, 1), got {fraction!r}")
-    chosen = np.zeros(len(y), dtype=bool)
-    for label in (-1, 1):
-        members = np.flatnonzero((y == label) & (weights > 0))
-        if members.size == 0:
-            continue
+    random, chosen = check_random_state(random_state), np.zeros(len(y), dtype=bool)
+    _, stratum = np.unique(np.zeros(len(y)) if strata is None else strata, return_inverse=True)
+    cells = 2 * stratum + (y > 0)  # the classes of the first group, of the second, and so on
+    for cell in np.unique(cells[from_these]):
+        members = np.flatnonzero((cells == cell) & from_these)
         group = np.arange(members.size)
         if X is not None:
             _, group = np.unique(X[members], axis=0, return_inverse=True)
@@ -110,8 +124,6 @@ def _given(anchors: object, n: int) -> np.ndarray:
 
 
 def _check(y: np.ndarray, training: np.ndarray, anchors: np.ndarray) -> None:
-    if anchors.size == 0:
-        raise ValueError("there are no anchors: give more points, or a larger fraction")
     for label, kind in ((1, "positive"), (-1, "negative")):
         if not np.any(y[training] == label):
             raise ValueError(

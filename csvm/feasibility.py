@@ -21,7 +21,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from relaxations.patience import FOR_EVER, OutOfTimeError, Patience
 
 from .formulation import factor
-from .rates import Requirement
+from .requirements import Requirement
 
 __all__ = ["Conflict", "Feasibility", "InfeasibleRatesError"]
 
@@ -49,23 +49,29 @@ class Conflict:
         For each, the most anchors (or weight) it can count while the others hold.
     exact : list of bool
         Whether that many can really be reached; else it is only certain that no more can.
+    best : list of float
+        The value of its measure there, NaN where it is not known.
     """
 
     rates: list[Requirement]
     reach: list[float]
     exact: list[bool]
+    best: list[float]
 
     def __str__(self) -> str:
         lines = ["the rates cannot be reached on these anchors:"]
         if len(self.rates) > 1:
             lines = ["the rates contradict each other on these anchors:"]
-        for rate, reach, exact in zip(self.rates, self.reach, self.exact, strict=True):
-            total = rate.weights.sum()
-            limit = f"{'' if exact else 'at most '}{reach:g} ({reach / total:.3f})"
+        for rate, reach, exact, best in zip(
+            self.rates, self.reach, self.exact, self.best, strict=True
+        ):
+            value = reach / rate.weights.sum() if rate.constraint.rate.is_share else best
+            shown = "" if np.isnan(value) else f" ({value:.3f})"
             others = " and ".join(str(r.constraint) for r in self.rates if r is not rate)
             lines.append(
-                f"  {rate.constraint} requires {rate.required:g} of {total:g} anchors; "
-                f"{f'with {others} ' if others else ''}it can reach {limit}"
+                f"  {rate.constraint} requires {rate.required:g} of {rate.weights.sum():g} "
+                f"{rate.unit}; {f'with {others} ' if others else ''}it can reach "
+                f"{'' if exact else 'at most '}{reach:g}{shown}"
             )
         lines.append("Ask for less, choose another kernel, or give other anchors.")
         return "\n".join(lines)
@@ -104,7 +110,7 @@ class Feasibility:
                 for rates in combinations(asked, size):
                     if self._proven_infeasible(rates):
                         reach = [self._reach(rates, rate) for rate in rates]
-                        return Conflict(list(rates), [r[0] for r in reach], [r[1] for r in reach])
+                        return Conflict(list(rates), *map(list, zip(*reach, strict=True)))
         except (_UndecidedError, OutOfTimeError):
             pass
         return None
@@ -136,8 +142,13 @@ class Feasibility:
             if not self._learn(z):
                 return False
 
-    def _reach(self, rates: Sequence[Requirement], rate: Requirement) -> tuple[float, bool]:
-        """Most weight that one rate can count while the others hold, and whether that is exact."""
+    def _reach(
+        self, rates: Sequence[Requirement], rate: Requirement
+    ) -> tuple[float, bool, float]:
+        """Most weight that one rate can count while the others hold.
+
+        Also whether that is exact, and then the measure.
+        """
         others = [r for r in rates if r is not rate]
         reach = rate.required
         try:
@@ -146,9 +157,9 @@ class Feasibility:
                 assert z is not None  # the others are no conflict by themselves
                 reach = min(reach, float(rate.weights[z].sum()))
                 if not self._learn(z):
-                    return reach, True
+                    return reach, True, rate.value(z)
         except (_UndecidedError, OutOfTimeError):
-            return reach, False
+            return reach, False, np.nan
 
     def _seconds_left(self) -> float:
         self._patience.check()

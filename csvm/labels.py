@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["Labels", "check_weights", "label_tags"]
+__all__ = ["ClassWeight", "Labels", "check_weights", "class_factors", "label_tags"]
+
+ClassWeight = str | Mapping[Any, float] | None
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,39 @@ class Labels:
             positive = int(found[0])
         signs = np.where(y == classes[positive], 1.0, -1.0)
         return cls(classes, signs, 1.0 if positive == 1 else -1.0)
+
+
+def class_factors(
+    class_weight: ClassWeight, coded: Labels, training: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """What the slack of every training point is multiplied by for its class, as in scikit-learn.
+
+    Parameters
+    ----------
+    class_weight : None, "balanced" or dict
+        None for one; n / (2 n_k) for class k; or a number > 0 per class, one where it is not named.
+    coded : Labels
+    training : ndarray of int
+        Positions of the training points.
+    weights : ndarray (n,)
+        How many points each one stands for.
+    """
+    factors, share = np.ones(len(training)), weights[training]
+    of = [coded.signs[training] == side * coded.orientation for side in (-1.0, 1.0)]
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        for members in of:
+            factors[members] = share.sum() / (2.0 * share[members].sum())
+    elif isinstance(class_weight, Mapping):
+        classes = coded.classes.tolist()
+        for label, factor in class_weight.items():
+            if label not in classes:
+                raise ValueError(f"class_weight names {label!r}, which is none of {classes}")
+            if not isinstance(factor, Real) or not 0.0 < float(factor) < np.inf:
+                raise ValueError(f"class_weight must be a number > 0, got {factor!r} for {label!r}")
+            factors[of[classes.index(label)]] = float(factor)
+    elif class_weight is not None:
+        raise ValueError(f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}")
+    return factors
 
 
 def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ from bnb import Reason, Result, Status
 from bnb.checkpoint import replacing
 
 from .kernels import resolve_gamma
-from .rates import Constraint, RateReport, parse_constraints
+from .rates import Constraint, parse_constraints
+from .requirements import RateReport
 
 __all__ = ["load", "load_with_table", "save"]
 
-FORMAT = "csvm model 1"
+FORMAT = "csvm model 2"
 
 _ARRAYS = {  # kinds of numbers or text that they may hold
     "support_": "iu", "support_vectors_": "f", "dual_coef_": "f", "intercept_": "f",
@@ -33,9 +34,10 @@ _RESULT_NUMBERS = (
     "relaxation_seconds",
 )
 _KEYS = (
-    "format", "parameters", "table", "gamma", "features", "feature_names", "rates", "result"
+    "format", "parameters", "table", "gamma", "features", "feature_names", "groups",
+    "group_column", "rates", "result",
 )
-_TABLE_KEYS = ("columns", "mean", "scale", "label")
+_TABLE_KEYS = ("columns", "mean", "scale", "label", "group")
 
 
 def save(model: Any, path: str | Path, table: dict[str, Any] | None = None) -> None:
@@ -61,6 +63,8 @@ def save(model: Any, path: str | Path, table: dict[str, Any] | None = None) -> N
         "gamma": model._gamma,
         "features": model.n_features_in_,
         "feature_names": None if names is None else [str(n) for n in names],
+        "groups": model.groups_,
+        "group_column": model.group_column_,
         "rates": [asdict(rate) for rate in model.rates_],
         "result": {
             "status": model.result_.status.value, "reason": model.result_.reason.value,
@@ -145,6 +149,8 @@ def _restore(cls: Any, text: Any, arrays: dict[str, np.ndarray]) -> Any:
     parameters = text["parameters"]
     _check_keys("parameters", parameters, cls().get_params())
     parameters["constraints"] = tuple(parse_constraints(parameters["constraints"]))
+    if isinstance(parameters["class_weight"], list):
+        parameters["class_weight"] = dict(parameters["class_weight"])
     model = cls(**parameters)
     if not isinstance(model.kernel, str):
         raise ValueError(f"kernel must be a name, got {model.kernel!r}")
@@ -158,8 +164,14 @@ def _restore(cls: Any, text: Any, arrays: dict[str, np.ndarray]) -> Any:
     for name, array in arrays.items():
         setattr(model, name, array)
     _check_arrays(model)
+    model.groups_, model.group_column_ = text["groups"], text["group_column"]
+    if model.groups_ is not None:
+        _names("groups", model.groups_, len(model.groups_))
+    if not isinstance(model.group_column_, (str, type(None))):
+        raise ValueError(f"group_column must be a name, got {str(model.group_column_)[:40]!r}")
     model.rates_ = [_rate(rate) for rate in text["rates"]]
-    if [rate.rate for rate in model.rates_] != [c.name for c in model.constraints]:
+    asked = [one for c in model.constraints for one in c.each(model.groups_)]
+    if [rate.rate for rate in model.rates_] != [str(one.rate) for one in asked]:
         raise ValueError("its rates are not those of its constraints")
     model.result_ = _result(text["result"])
     if text["table"] is not None:
@@ -205,6 +217,8 @@ def _check_table(table: Any, features: int) -> None:
         raise ValueError("scale must be positive")
     if not isinstance(table["label"], str) or table["label"] in columns:
         raise ValueError(f"label must be the name of a further column, got {table['label']!r}")
+    if not isinstance(table["group"], (str, type(None))):
+        raise ValueError(f"group must be the name of a column, got {str(table['group'])[:40]!r}")
 
 
 def _rate(data: Any) -> RateReport:
@@ -259,7 +273,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, set)):
         return [_plain(v) for v in value]
     if isinstance(value, Constraint):
-        return f"{value.name}>={value.p0!r}"
+        return value.text
+    if isinstance(value, Mapping):
+        return [[_plain(k), _plain(v)] for k, v in value.items()]  # keys of JSON are text
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if value is None or isinstance(value, (bool, int, float, str)):

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import roc_curve
 
 from .labels import Labels
-from .rates import Constraint, parse_constraints
+from .rates import Constraint, parse_constraints, tnr, tpr
 
 __all__ = ["decision_regions", "roc"]
 
@@ -98,7 +98,7 @@ def roc(
     pos_label : optional
         The positive class; by default the greater label.
     constraints : optional
-        Bounds on ``tpr`` and ``tnr`` are drawn; the region that meets them is shaded.
+        Bounds on ``tpr`` and ``tnr`` of all points are drawn; the region that meets them is shaded.
     ax : matplotlib axes, optional
 
     Returns
@@ -111,10 +111,10 @@ def roc(
     label = coded.classes[int(coded.orientation > 0)]
     floor, ceiling = 0.0, 1.0
     for constraint in parse_constraints(constraints):
-        if constraint.name == "tpr":
+        if constraint.rate == tpr:
             floor = constraint.p0
             ax.axhline(floor, color=_ASKED, linestyle="dashed", linewidth=1.2)
-        elif constraint.name == "tnr":
+        elif constraint.rate == tnr:
             ceiling = 1.0 - constraint.p0
             ax.axvline(ceiling, color=_ASKED, linestyle="dashed", linewidth=1.2)
     if floor > 0.0 or ceiling < 1.0:
@@ -123,9 +123,9 @@ def roc(
         )
     for index, (name, model) in enumerate(models.items()):
         score = coded.orientation * model.decision_function(X)
-        fpr, tpr, _ = roc_curve(positive, score)
+        false, true, _ = roc_curve(positive, score)
         chosen = np.asarray(model.predict(X)) == label
-        (line,) = ax.plot(fpr, tpr, linewidth=1.2, alpha=0.8)
+        (line,) = ax.plot(false, true, linewidth=1.2, alpha=0.8)
         ax.plot(
             chosen[~positive].mean(), chosen[positive].mean(), _METHODS[index % len(_METHODS)],
             color=line.get_color(), markersize=9, markeredgecolor="white", label=name, zorder=4,

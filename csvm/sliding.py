@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .anchors import Anchors, split_anchors
+from .groups import group_names, take_groups, without_groups
 from .kernels import resolve_gamma
 from .labels import Labels, check_weights, label_tags
-from .rates import Constraint, RateReport, parse_constraints, report, requirements
+from .rates import Constraint, chosen_cases, concerned, parse_constraints
+from .requirements import RateReport, report, requirements
 
 __all__ = ["SlidingSVC", "slide"]
 
@@ -110,7 +112,8 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier with a decision function, optional
-        An SVC with RBF kernel by default. One that is fitted already is used as it is.
+        An SVC with RBF kernel by default. To use one that is fitted already as it is, wrap it in
+        `sklearn.frozen.FrozenEstimator`.
     constraints, alpha, threshold, anchors, pos_label, random_state
         As for `csvm.CSVM`.
 
@@ -141,7 +144,7 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         *,
         constraints: str | Constraint | tuple[str | Constraint, ...] = ("tpr>=0.9",),
         alpha: float = 0.05,
-        threshold: str = "hoeffding",
+        threshold: str = "exact",
         anchors: Anchors = 0.5,
         pos_label: Any = None,
         random_state: int | np.random.RandomState | None = None,
@@ -155,7 +158,8 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, anchors: Anchors | None = None
+        self, X: Any, y: Any, sample_weight: Any = None, anchors: Anchors | None = None, *,
+        sensitive_features: Any = None,
     ) -> SlidingSVC:
         """Fit the SVM and slide.
 
@@ -168,18 +172,25 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             How many points each one stands for.
         anchors : optional
             Overrides the parameter of the same name.
+        sensitive_features : optional
+            As for `csvm.CSVM.fit`.
         """
+        X, groups, self.group_column_ = take_groups(X, sensitive_features)
         points, labels = validate_data(self, X, y, dtype=np.float64)
         coded = Labels.of(labels, self.pos_label)
         weights = check_weights(sample_weight, points)
         constraints = parse_constraints(self.constraints)
+        names = None if groups is None else group_names(groups, len(points))
         _, anchor_set = split_anchors(
             self.anchors if anchors is None else anchors, coded.signs, X=points, weights=weights,
+            about=concerned(constraints, coded.signs, names), strata=names,
+            always=chosen_cases(constraints, len(points)),
             random_state=self.random_state,
         )
         signs, anchor_weights = coded.signs[anchor_set], weights[anchor_set]
         asked = requirements(
-            constraints, signs, anchor_weights, threshold=self.threshold, alpha=self.alpha
+            constraints, signs, anchor_weights, threshold=self.threshold, alpha=self.alpha,
+            groups=None if names is None else names[anchor_set], positions=anchor_set,
         )
         self.classes_ = coded.classes
         self.estimator_ = self._fitted(points, labels, sample_weight)
@@ -206,13 +217,11 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             # scikit-learn's own "scale" ignores the weights.
             gamma = resolve_gamma("scale", X, check_weights(sample_weight, X))
             estimator = SVC(gamma=gamma, tol=1e-8)
-        try:
-            check_is_fitted(estimator)
-        except NotFittedError:
-            estimator = clone(estimator)
-            if sample_weight is None:
-                return estimator.fit(X, y)
-            return estimator.fit(X, y, sample_weight=sample_weight)
+        estimator = clone(estimator)  # a frozen one is returned as it is, and stays as it is
+        if sample_weight is None or isinstance(estimator, FrozenEstimator):
+            estimator.fit(X, y)
+        else:
+            estimator.fit(X, y, sample_weight=sample_weight)
         if not np.array_equal(estimator.classes_, self.classes_):
             raise ValueError(
                 f"the fitted estimator knows the classes {estimator.classes_}, y holds "
@@ -223,6 +232,7 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """Signed score; positive means ``classes_[1]``."""
         check_is_fitted(self)
+        X = without_groups(X, self.group_column_)
         points = validate_data(self, X, dtype=np.float64, reset=False)
         return self.estimator_.decision_function(points) + self.shift_
 

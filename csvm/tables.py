@@ -65,6 +65,16 @@ class Table:
             )
         return labels
 
+    def groups(self, name: str) -> np.ndarray:
+        """A column of groups as text; refuses missing values."""
+        values = self.column(name)
+        if None in values:
+            raise TableError(
+                f"the group {name!r} is missing in {values.count(None)} of {len(self)} rows; fill "
+                "it, or leave the rows out with --drop-missing"
+            )
+        return np.array(values, dtype=str)
+
     def numbers(self, names: Collection[str]) -> np.ndarray:
         """These columns as numbers; refuses text and missing values."""
         matrix = np.empty((len(self), len(names)))
@@ -107,6 +117,8 @@ class TableModel:
         Of the columns in the training data.
     label : str
         Name of the label column.
+    group : str, optional
+        Name of the column with the groups, if rates of groups were asked for.
     """
 
     model: CSVM
@@ -114,6 +126,7 @@ class TableModel:
     mean: np.ndarray
     scale: np.ndarray
     label: str
+    group: str | None = None
 
     def points(self, table: Table) -> np.ndarray:
         """The standardised points of a table."""
@@ -127,7 +140,7 @@ class TableModel:
             self.model, path,
             table={
                 "columns": self.columns, "mean": self.mean.tolist(), "scale": self.scale.tolist(),
-                "label": self.label,
+                "label": self.label, "group": self.group,
             },
         )
 
@@ -139,7 +152,7 @@ class TableModel:
             raise TableError(f"{path} holds a model without columns: use csvm.CSVM.load")
         return cls(
             model, table["columns"], np.array(table["mean"]), np.array(table["scale"]),
-            table["label"],
+            table["label"], table["group"],
         )
 
 

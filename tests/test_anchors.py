@@ -47,6 +47,19 @@ def test_both_sets_get_both_classes(fraction):
     assert len(training) == len(anchors) == 2
 
 
+def test_points_that_no_rate_is_about_train():
+    y, groups = labels(), np.tile(["a", "b"], 25)
+    training, anchors = split_anchors(
+        0.5, y, about=(y > 0) & (groups == "a"), strata=groups, random_state=0
+    )
+    assert len(anchors) == 5 and np.all(y[anchors] > 0) and np.all(groups[anchors] == "a")
+    assert np.array_equal(np.sort(np.r_[training, anchors]), np.arange(50))
+    chosen = np.arange(50) >= 48
+    for given, count in ((0.5, 12), ("second-half", 25), ([3], 3)):
+        found = split_anchors(given, y, about=y > 0, always=chosen, random_state=0)[1]
+        assert len(found) == count and set(found) >= {48, 49}
+
+
 def test_second_half():
     y = np.tile([1, -1], 5)
     training, anchors = split_anchors("second-half", y[:9])
@@ -74,7 +87,6 @@ def test_positions_and_masks():
         ([-1], ValueError, r"0\.\.9"),
         ([1, 1], ValueError, "distinct"),
         ([0.5, 1.0], TypeError, "integer positions"),
-        ([], ValueError, "no anchors"),
         (np.ones(4, dtype=bool), ValueError, "length 4"),
         (np.ones(10, dtype=bool), ValueError, "no training points of the positive class"),
         ([1, 3, 5, 7, 9], ValueError, "no training points of the negative class"),

@@ -13,10 +13,11 @@ from test_formulation import instance
 
 import bnb
 from benchmarks import __main__ as command
-from benchmarks import ablation, families, measures, report, runner
+from benchmarks import ablation, defaults, families, groups, measures, report, runner
 from benchmarks.csvm_instances import Instances
 from benchmarks.formulations import CSVM_FORMULATIONS, Arrays, attained, tight_constants
 from benchmarks.peers import PEERS, PeerError, TooLargeError, answer
+from csvm.datasets import DatasetError
 from csvm.search import CSVMProblem, Instance
 
 ROOT = Path(bnb.__file__).parents[1]
@@ -378,3 +379,23 @@ def test_a_contradiction_fails_the_run(small_run, monkeypatch, capsys):
     assert small_run("--solvers", "csvm", "SCIP") == 1
     message = capsys.readouterr().err
     assert "csvm (own) and SCIP (primal) both claim optimality and differ" in message
+
+
+def test_what_the_defaults_keep(capsys):
+    """The promise of the page: CSVM() is no constant classifier."""
+    defaults.run("as it comes", ["wisconsin"], 2, {})
+    row = capsys.readouterr().out.splitlines()[-1].split("|")
+    assert row[1].strip() == "mean" and float(row[2]) >= 0.9 and float(row[3]) >= 0.7
+
+
+def test_groups_of_german_and_a_threshold_that_has_their_rates():
+    try:
+        split = groups.make_split("age", 0)
+    except DatasetError:
+        pytest.skip("german is not here")
+    assert set(split.groups) == {"young", "older"} and len(split.y_new) == 300
+    said, _ = groups.one_threshold(split)
+    found = groups.measure(split, said)
+    of = (split.groups_new == "young") & (split.y_new > 0)
+    assert found[1] == pytest.approx(np.mean(said[of] == 1))
+    assert found[5] == float(min(found[:2]) >= 0.65)

@@ -2,6 +2,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 
 from csvm import CSVM
 from csvm.__main__ import main
+from csvm.demo import ASKED, compare
 from csvm.tables import TableModel, read_table
+from csvm.tuning import COSTS, WIDTHS
 
 
 def rows(n=120, seed=0):
@@ -42,6 +45,9 @@ def fit(tmp_path, data):
 
     def run(*more, source=data):
         options = ["--label", "state", "--positive", "sick", "--threshold", "none", "--quiet"]
+        if "--tuned" not in more:
+            options += ["--C", "1", "--gamma", "scale"]
+        more = [word for word in more if word != "--tuned"]
         return main(["fit", source, *options, "--model", path, *more])
 
     run.path = path
@@ -69,13 +75,69 @@ def test_fit_predict_evaluate(fit, tmp_path, capsys, data):
     assert "positive class sick" in capsys.readouterr().out
 
 
+def test_groups(fit, tmp_path, capsys):
+    table = [{**row, "region": "nord" if k % 3 else "süd"} for k, row in enumerate(rows())]
+    source = write(tmp_path / "groups.csv", table)
+    asked = ("--constraint", "tpr[*]>=0.9", "--constraint", "precision>=0.6")
+    assert fit(*asked, "--group", "region", source=source) == 0
+    out = capsys.readouterr().out
+    assert "tpr[nord] >= 0.9: 18 of 20 anchors" in out and "tpr[süd] >= 0.9: 9 of 10" in out
+    assert TableModel.load(fit.path).columns == ["age", "dose"]
+    assert main(["predict", write(tmp_path / "b.csv", rows(seed=1)), "--model", fit.path]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", source, "--model", fit.path, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["constraints"]
+    assert [row["rate"] for row in found] == ["tpr[nord]", "tpr[süd]", "precision"]
+    assert all(row["met"] == (row["found"] >= row["asked"]) for row in found)
+    assert main(["evaluate", str(tmp_path / "b.csv"), "--model", fit.path]) == 0
+    out, err = capsys.readouterr()
+    assert "tpr[*]>=0.9 cannot be told without the column region" in err
+    assert "tpr[nord]" not in out and "precision>=0.6 is" in out
+    assert fit(*asked, source=source) == 1
+    assert "these columns hold text: region" in capsys.readouterr().err
+    assert fit(*asked, "--drop", "region", source=source) == 1
+    assert "say who is in which" in capsys.readouterr().err
+    assert fit("--constraint", "at_least(2,of=[1,2,3])", source=source) == 1
+    assert "at least 2 of 3 cases can only be asked from Python" in capsys.readouterr().err
+    assert fit(*asked, "--group", "area", source=source) == 1
+    assert "has no column 'area'" in capsys.readouterr().err
+
+
 def test_json_is_alone_on_standard_output_and_progress_on_the_other(fit, data, capsys):
     options = ["--label", "state", "--threshold", "none", "--model", fit.path, "--json"]
+    options += ["--C", "1", "--gamma", "scale"]
     assert main(["fit", data, *options]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert found["status"] == "optimal" and found["rates"][0]["counted"] >= 27
     assert "Branch and bound" in err
+
+
+def test_C_and_gamma_are_tuned_unless_given(fit, data, capsys):
+    assert fit("--tuned", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["C"] in COSTS and found["gamma"] in [w / 2 for w in WIDTHS]
+    assert fit("--tuned", "--json", "--gamma", "0.7") == 0
+    assert json.loads(capsys.readouterr().out)["gamma"] == 0.7
+    assert fit("--tuned", "--json", "--C", "3") == 0
+    assert json.loads(capsys.readouterr().out)["C"] == 3
+    assert fit("--tuned", "--json", "--C", "3", "--kernel", "linear") == 0
+    assert capsys.readouterr().err == ""  # one candidate: nothing to choose
+    options = ["--label", "state", "--threshold", "none", "--model", fit.path]
+    assert main(["fit", data, *options]) == 0
+    out, err = capsys.readouterr()
+    assert "tuning: 12 of 12" in err and "C = " in out
+
+
+def test_rates_that_no_parameters_meet_on_held_out_folds_are_told(fit, tmp_path, capsys):
+    def shuffle(table):
+        for row, state in zip(table, np.random.default_rng(0).permutation(120), strict=True):
+            row["state"] = "sick" if state % 2 else "well"
+
+    source = changed(tmp_path, shuffle)
+    rates = ["--constraint", "tpr>=0.9", "--constraint", "tnr>=0.9"]
+    fit("--tuned", *rates, "--gamma", "1", "--time-limit", "0.5", source=source)
+    assert "met the rates on held-out folds" in capsys.readouterr().err
 
 
 def test_output_file(fit, tmp_path, data, capsys):
@@ -161,7 +223,7 @@ def hardly_any_sick(table):
         (no_label, "the label 'state' is missing in 1 of 120 rows"),
         (infinite, "infinite"),
         (all_constant, "all columns are constant"),
-        (hardly_any_sick, "there are no positive anchors"),
+        (hardly_any_sick, "there are no positive anchors; give more points"),
     ],
 )
 def test_data_that_cannot_be_used(fit, tmp_path, capsys, change, message):
@@ -213,6 +275,7 @@ def test_contradicting_rates_have_their_own_exit_code(tmp_path, capsys):
     table = [{"x": str(i // 2), "state": "sick" if i % 2 else "well"} for i in range(40)]
     source = write(tmp_path / "twins.csv", table)
     options = ["--label", "state", "--kernel", "linear", "--threshold", "none", "--quiet"]
+    options += ["--C", "1"]
     rates = ["--constraint", "tpr>=1", "--constraint", "tnr>=1", "--anchors", "second-half"]
     assert main(["fit", source, *options, *rates, "--model", str(tmp_path / "m.npz")]) == 4
     assert "contradict each other" in capsys.readouterr().err
@@ -293,9 +356,26 @@ def test_demo(tmp_path, capsys):
     assert main(["demo", "--json", "--picture", str(picture)]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
-    assert list(found["methods"]) == ["SVM", "SVM(C+, C-)", "sliding beta", "CSVM"]
+    assert list(found["methods"])[::3] == ["SVM", "CSVM"] and len(found["methods"]) == 4
     assert found["status"] == "optimal" and "Search report" in err
+    assert [row["rate"] for row in found["certificate"]] == list(found["methods"]["CSVM"])
+    assert found["certified"] == all(row["certified"] for row in found["certificate"])
     assert picture.stat().st_size > 10_000
+
+
+def test_the_story_of_the_demo_is_what_the_run_showed():
+    outcome = compare(20.0, verbose=0)
+    assert outcome.model.result_.optimal
+    for name, (a, b, c) in outcome.lines.items():  # the lines in the picture have the rates told
+        called = outcome.X @ [a, b] + c > -1e-9
+        for one in (one for each in ASKED for one in each.each(outcome.sizes)):
+            value = one.value(outcome.y, called, outcome.sizes)
+            assert value == pytest.approx(outcome.rates[name][str(one.rate)])
+    assert all(rate.achieved >= 0.65 for rate in outcome.model.rates_)
+    for worst, said in ((0.5, "No threshold of the SVM"), (0.7, "Some threshold of the SVM")):
+        assert said in replace(outcome, best_threshold=worst).story()
+    assert f"{outcome.rates['CSVM']['tpr[small]']:.3f}" in outcome.story()
+    assert str(outcome.certificate) in outcome.story()
 
 
 def test_usage_errors_and_the_module_as_a_program():

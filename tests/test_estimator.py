@@ -22,12 +22,13 @@ from bnb import Reason, Status, Tolerance
 from csvm import CSVM, AnchorWarning, ConstantClassifierWarning, InfeasibleRatesError, kernels
 from csvm.estimator import _check_rates, _polish
 from csvm.feasibility import Feasibility
-from csvm.rates import RateReport, parse_constraints, requirements
+from csvm.rates import parse_constraints
+from csvm.requirements import RateReport, requirements
 from csvm.search import CSVMProblem, Instance
 from relaxations.patience import FOR_EVER
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::csvm.rates.AnchorWarning"),
+    pytest.mark.filterwarnings("ignore::csvm.thresholds.AnchorWarning"),
     pytest.mark.filterwarnings("ignore::csvm.estimator.ConstantClassifierWarning"),
 ]
 
@@ -39,20 +40,29 @@ def data(n=160, seed=0, labels=("healthy", "sick")):
 
 def model(**changes):
     options = {
-        "C": 20.0, "gamma": 0.3, "constraints": "tpr>=0.9", "threshold": "none", "random_state": 0,
+        "C": 0.5, "gamma": 0.3, "constraints": "tpr>=0.9", "threshold": "none", "random_state": 0,
         "time_limit": 20,
     }
     return CSVM(**{**options, **changes})
 
 
-@parametrize_with_checks([CSVM(), CSVM(C=32.0, kernel="linear")])
+def expected_failures(estimator):
+    """Class weights cannot overrule a rate; there, nearly all points are to be of class 0."""
+    why = "tpr>=0.9 holds whatever the class weights are"
+    return {"check_class_weight_classifiers": why} if "tpr" in str(estimator.constraints) else {}
+
+
+@parametrize_with_checks(
+    [CSVM(), CSVM(kernel="linear"), CSVM(constraints="accuracy>=0.1", threshold="none")],
+    expected_failed_checks=expected_failures,
+)
 def test_scikit_learn(estimator, check):
     check(estimator)
 
 
-def test_enough_slack_cost_gives_an_accurate_classifier():
+def test_the_defaults_give_an_accurate_classifier():
     X, y = make_blobs(200, centers=2, random_state=0, cluster_std=0.8)
-    assert CSVM(C=32.0, random_state=0).fit(X, y).score(X, y) > 0.9
+    assert CSVM(random_state=0).fit(X, y).score(X, y) > 0.9
 
 
 def test_constant_classifiers_are_told():
@@ -85,49 +95,174 @@ def test_the_objective_is_that_of_the_model():
     training = np.setdiff1d(np.arange(60), fitted.anchors_)
     signs = np.where(y == "sick", 1.0, -1.0)
     slack = np.maximum(0.0, 1.0 - signs * fitted.decision_function(X))[training]
-    cost = sum(
-        20.0 * slack[signs[training] == s].mean() for s in (1.0, -1.0)
-    )
-    assert w @ w + cost == pytest.approx(fitted.result_.objective, rel=1e-9)
+    assert np.allclose(fitted.coef_, w)
+    n = len(training)  # balanced: C n / (2 n_k) a point, so C n / 2 times the mean of each class
+    cost = sum(0.5 * n / 2 * slack[signs[training] == s].mean() for s in (1.0, -1.0))
+    assert 0.5 * w @ w + cost == pytest.approx(0.5 * fitted.result_.objective, rel=1e-9)
+    with pytest.raises(AttributeError, match="kernel='linear'"):
+        model().fit(X, y).coef_  # noqa: B018
 
 
 def test_no_budget_is_one_convex_problem_and_the_plain_svm_if_anchors_do_not_bind():
     X, y = make_blobs(80, centers=[[-3, 0], [3, 0]], random_state=0)
     anchors = np.abs(X[:, 0]) > 4
-    fitted = model(kernel="linear", C=20.0, constraints="tpr>=1").fit(X, y, anchors=anchors)
+    fitted = model(kernel="linear", C=0.5, constraints="tpr>=1").fit(X, y, anchors=anchors)
     assert fitted.result_.nodes == 1 and fitted.given_up_.size == 0
     assert fitted.decision_function(X[anchors & (y == 1)]).min() > 1.01
-    X_train, y_train = X[~anchors], y[~anchors]
-    cost = np.where(y_train == 1, 20.0 / (y_train == 1).sum(), 20.0 / (y_train == 0).sum())
-    # Ours has ||w||^2 where SVC has ||w||^2 / 2.
-    svc = SVC(kernel="linear", C=1.0, tol=1e-9).fit(X_train, y_train, sample_weight=cost / 2)
+    svc = SVC(kernel="linear", C=0.5, class_weight="balanced", tol=1e-9)
+    svc.fit(X[~anchors], y[~anchors])
     assert np.allclose(fitted.decision_function(X), svc.decision_function(X), atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_optimum_equals_enumeration(seed):
-    X, y = data(26, seed)
-    fitted = model(anchors=0.4, constraints=("tpr>=0.5", "accuracy>=0.6"), gap=1e-7).fit(X, y)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"sick": 3.0}])
+def test_where_no_rate_binds_it_is_the_svc_on_the_same_points(class_weight, kernel, weighted):
+    X, y = data()
+    options = {"C": 2.0, "kernel": kernel, "gamma": 0.3, "class_weight": class_weight}
+    weights = np.random.default_rng(0).integers(1, 4, 160).astype(float) if weighted else None
+    fitted = model(constraints=["tpr>=0.05", "tnr>=0.05"], gap=1e-9, **options)
+    fitted.fit(X, y, sample_weight=weights)
+    training = np.setdiff1d(np.arange(160), fitted.anchors_)
+    if weighted and class_weight == "balanced":  # where a weight of two is not two points for SVC
+        sick = y[training] == "sick"
+        shares = np.bincount(sick, weights[training])
+        ratios = dict(zip(["healthy", "sick"], shares.sum() / (2 * shares), strict=True))
+        options["class_weight"] = ratios
+    svc = SVC(tol=1e-9, **options)
+    svc.fit(X[training], y[training], None if weights is None else weights[training])
+    assert np.all(svc.predict(X[fitted.anchors_]) == fitted.predict(X[fitted.anchors_]))
+    assert np.allclose(fitted.decision_function(X), svc.decision_function(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("class_weight, message", [
+    ("even", "None, 'balanced' or a dict"), ({"dead": 2.0}, r"names 'dead', which is none of"),
+    ({"sick": 0.0}, "must be a number > 0"), ({"sick": np.inf}, "must be a number > 0"),
+])
+def test_class_weights_are_checked(class_weight, message):
+    X, y = data(40)
+    with pytest.raises(ValueError, match=message):
+        model(class_weight=class_weight).fit(X, y)
+
+
+def test_only_points_that_some_rate_is_about_are_anchors():
+    X, y = data()
+    for constraint, label in (("tpr>=0.9", "sick"), ("tnr>=0.9", "healthy")):
+        fitted = model(constraints=constraint).fit(X, y)
+        assert set(y[fitted.anchors_]) == {label}
+        assert len(fitted.anchors_) == pytest.approx(0.5 * np.sum(y == label), abs=1)
+    assert set(y[model(constraints="f1>=0.5").fit(X, y).anchors_]) == {"sick", "healthy"}
+    assert len(model(constraints=csvm.all_of([1, 5])).fit(X, y).anchors_) == 2
+    assert len(model(anchors="second-half").fit(X, y).anchors_) == 80
+
+
+def enumerated(fitted, X, signs, groups, cost, gamma=0.3):
+    """Least objective over all sets of anchors that, right, make every constraint hold."""
     anchors = fitted.anchors_
-    training = np.setdiff1d(np.arange(26), anchors)
-    signs = np.where(y == "sick", 1.0, -1.0)
+    training = np.setdiff1d(np.arange(len(X)), anchors)
     best = np.inf
     for z in product([False, True], repeat=len(anchors)):
         kept = np.array(z)
-        hits = kept & (signs[anchors] > 0)
-        if hits.sum() < fitted.rates_[0].required or kept.sum() < fitted.rates_[1].required:
+        said = signs.copy()
+        said[anchors[~kept]] *= -1
+        where = np.arange(len(X)) if fitted.constraints[0].name == "cases" else anchors
+        of = None if groups is None else groups[where]
+        if not all(c.met(signs[where], said[where], of) for c in fitted.constraints):
             continue
         points = np.r_[training, anchors[kept]]
-        members = [signs[training] == s for s in (1.0, -1.0)]
-        cost = sum(np.where(m, 20.0 / m.sum(), 0.0) for m in members)
         weight = np.r_[cost / 2, np.full(kept.sum(), 1e4)]  # anchors kept: as good as hard
-        svc = SVC(C=1.0, gamma=0.3, tol=1e-6).fit(X[points], signs[points], sample_weight=weight)
+        svc = SVC(C=1.0, gamma=gamma, tol=1e-6).fit(X[points], signs[points], sample_weight=weight)
         f = svc.decision_function(X)
-        norm = svc.dual_coef_[0] @ kernels.rbf(svc.support_vectors_, gamma=0.3) @ svc.dual_coef_[0]
-        value = norm + cost @ np.maximum(0.0, 1 - signs[training] * f[training])
+        K = kernels.rbf(svc.support_vectors_, gamma=gamma)
+        value = svc.dual_coef_[0] @ K @ svc.dual_coef_[0]
+        value += cost @ np.maximum(0.0, 1 - signs[training] * f[training])
         if np.all(signs[anchors[kept]] * f[anchors[kept]] > 1 - 1e-3):
             best = min(best, value)
+    return best
+
+
+CONSTRAINTS = [
+    (csvm.tpr >= 0.5, csvm.accuracy >= 0.6), (csvm.precision >= 0.8,), (csvm.npv >= 0.8,),
+    (csvm.f1 >= 0.8,), (csvm.balanced_accuracy >= 0.75, csvm.tnr >= 0.6),
+    (csvm.cost(fn=5, fp=1) <= 0.7,), (csvm.tpr["*"] >= 0.6, csvm.tnr["a"] >= 0.5),
+    (csvm.precision["a"] >= 0.7, csvm.f1 >= 0.6), (csvm.at_least(4, of=np.arange(0, 12, 2)),),
+    (csvm.precision >= 1,), (csvm.all_of([1, 2, 5]),),
+]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("constraints", CONSTRAINTS, ids=str)
+def test_optimum_equals_enumeration(constraints, seed):
+    X, y = data(26, seed)
+    groups = np.array(["a", "b"])[np.random.default_rng(seed).integers(0, 2, 26)]
+    fitted = model(anchors=0.4, constraints=constraints, gap=1e-7)
+    if constraints[0].name == "cases":
+        fitted.fit(X, y, anchors=np.arange(10))
+    else:
+        fitted.fit(X, y, sensitive_features=groups)
+    anchors, signs = fitted.anchors_, np.where(y == "sick", 1.0, -1.0)
+    training = np.setdiff1d(np.arange(26), anchors)
+    members = [signs[training] == s for s in (1, -1)]
+    cost = sum(np.where(m, 2 * 0.5 * len(training) / (2 * m.sum()), 0.0) for m in members)
+    best = enumerated(fitted, X, signs, groups, cost)
     assert fitted.result_.objective == pytest.approx(best, rel=2e-3)
+    said = np.where(fitted.predict(X) == "sick", 1.0, -1.0)
+    where = np.arange(26) if constraints[0].name == "cases" else anchors
+    asked = [one for c in constraints for one in c.each(groups)]
+    for one, rate in zip(asked, fitted.rates_, strict=True):
+        assert rate.rate == str(one.rate) and rate.asked == one.p0
+        assert one.met(signs[where], said[where], groups[where])
+        assert rate.achieved == pytest.approx(one.value(signs[where], said[where], groups[where]))
+
+
+def test_groups_may_be_a_column_and_are_not_needed_to_predict():
+    X, y = data()
+    groups = np.where(np.random.default_rng(0).random(160) < 0.4, "north", "south")
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    plain = model(constraints="tpr[*]>=0.9").fit(frame, y, sensitive_features=groups)
+    named = model(constraints="tpr[*]>=0.9").fit(
+        frame.assign(region=groups), y, sensitive_features="region"
+    )
+    assert named.groups_ == ["north", "south"] and named.group_column_ == "region"
+    assert named.feature_names_in_.tolist() == list("abcd")
+    assert np.array_equal(named.decision_function(frame), plain.decision_function(frame))
+    assert np.array_equal(named.predict(frame.assign(region=groups)), plain.predict(frame))
+    for name in ("north", "south"):
+        members = plain.anchors_[(y == "sick")[plain.anchors_] & (groups[plain.anchors_] == name)]
+        assert (plain.predict(frame.iloc[members]) == "sick").mean() >= 0.9
+    with pytest.raises(ValueError, match="'area' is no column of X; its columns are a, b"):
+        model(constraints="tpr[*]>=0.9").fit(frame, y, sensitive_features="area")
+    with pytest.raises(ValueError, match="X is no DataFrame"):
+        model(constraints="tpr[*]>=0.9").fit(X, y, sensitive_features="region")
+    with pytest.raises(ValueError, match="say who is in which, with sensitive_features"):
+        model(constraints="tpr[*]>=0.9").fit(X, y)
+    with pytest.raises(ValueError, match="no positive anchors in the group 'west'"):
+        model(constraints="tpr[west]>=0.9").fit(X, y, sensitive_features=groups)
+
+
+def test_anchors_are_drawn_from_every_group():
+    X, y = data()
+    groups = np.where(np.arange(160) % 16 == 0, "few", "many")
+    fitted = model(constraints="accuracy[*]>=0.5").fit(X, y, sensitive_features=groups)
+    anchors = np.isin(np.arange(160), fitted.anchors_)
+    for name in ("few", "many"):
+        for label in ("sick", "healthy"):
+            cell = (groups == name) & (y == label)
+            assert abs(anchors[cell].sum() - 0.5 * cell.sum()) <= 0.5
+
+
+def test_chosen_cases_are_anchors_and_right():
+    X, y = data()
+    missed = np.flatnonzero(model().fit(X, y).predict(X) != y)[:6]
+    fitted = model(constraints=["tpr>=0.9", csvm.at_least(5, of=missed)]).fit(X, y)
+    assert np.isin(missed, fitted.anchors_).all()
+    assert (fitted.predict(X[missed]) == y[missed]).sum() >= 5
+    with pytest.raises(ValueError, match="is point 500, but there are 160 points"):
+        model(constraints=csvm.all_of([3, 500])).fit(X, y)
+    with pytest.raises(ValueError, match="1 of them are no anchors"):
+        model(constraints=csvm.all_of(missed)).fit(
+            X, y, sample_weight=np.where(np.arange(160) == missed[0], 0.0, 1.0)
+        )
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
@@ -191,12 +326,11 @@ def test_separate_costs():
     X, y = data(80)
     anchors = np.arange(80) % 2 == 0
     signs = y[~anchors] == "sick"
-    by_class = model(C=20.0).fit(X, y, anchors=anchors)
-    per_point = model(C_pos=20.0 / signs.sum(), C_neg=20.0 / (~signs).sum()).fit(
-        X, y, anchors=anchors
-    )
+    by_class = model(C=1.0).fit(X, y, anchors=anchors)
+    ratios = {"sick": 20 / signs.sum(), "healthy": 20 / (~signs).sum()}
+    per_point = model(C=1.0, class_weight=ratios).fit(X, y, anchors=anchors)
     assert per_point.result_.objective == pytest.approx(by_class.result_.objective)
-    dear = model(C_pos=5.0, C_neg=0.01).fit(X, y, anchors=anchors)
+    dear = model(class_weight={"sick": 10.0, "healthy": 0.1}).fit(X, y, anchors=anchors)
     assert recall_score(y, dear.predict(X), pos_label="sick") >= recall_score(
         y, by_class.predict(X), pos_label="sick"
     )
@@ -273,6 +407,27 @@ def test_one_rate_on_both_classes_can_be_out_of_reach():
         fit.fit(X, y, anchors=anchors)
 
 
+@pytest.mark.parametrize("constraints, message", [
+    ((csvm.tpr["b"] >= 1, csvm.tnr["a"] >= 1),
+     r"tpr\[b\]>=1 requires 2 of 2 anchors; with tnr\[a\]>=1 it can reach 0 \(0.000\)"),
+    ("f1>=0.9", r"f1>=0.9 requires 7.2 of 8 \(1.1 for every positive anchor, 0.9 for every "
+                r"negative anchor\); it can reach 6.2 \(0.800\)"),
+    ("precision>=0.9", None),  # nobody need be called positive
+    ("balanced_accuracy>=0.9", r"balanced_accuracy>=0.9 requires 7.2 of 8 .*can reach 6 \(0.750\)"),
+    (csvm.cost(fn=2, fp=1) <= 0.1, r"cost\(fn=2,fp=1\)<=0.1 requires 11.2 of 12 .*10 \(0.250\)"),
+    (csvm.all_of(np.arange(8)), r"at least 8 of 8 cases requires 8 of 8 anchors; it can reach 6"),
+])
+def test_conflicts_of_other_measures_are_explained(constraints, message):
+    X, y, anchors = overlapping()
+    groups = np.tile(["a", "a", "b", "b"], 4)
+    fit = model(kernel="linear", constraints=constraints)
+    if message is None:
+        assert fit.fit(X, y, anchors=anchors, sensitive_features=groups).result_.optimal
+        return
+    with pytest.raises(InfeasibleRatesError, match=message):
+        fit.fit(X, y, anchors=anchors, sensitive_features=groups)
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("seed", range(8))
 def test_reach_equals_enumeration(seed):
@@ -317,7 +472,7 @@ def test_no_time_means_no_claim():
     "changes, message",
     [
         ({"C": 0}, "C must be"),
-        ({"C_pos": -1.0}, "C_pos must be"),
+        ({"C": np.inf}, "C must be finite"),
         ({"constraints": ()}, "constraints is empty"),
         ({"constraints": "tpr<=0.9"}, "bounded from below"),
         ({"gamma": "wide"}, "gamma"),
@@ -328,7 +483,8 @@ def test_no_time_means_no_claim():
         ({"alpha": 2.0}, "alpha"),
         ({"anchors": 1.5}, r"in \(0, 1\)"),
         ({"time_limit": 0}, "time_limit"),
-        ({"threads": 0}, "threads"),
+        ({"n_jobs": 0}, "n_jobs must be"),
+        ({"n_jobs": 1.5}, "n_jobs must be"),
         ({"gap": -1}, "gap"),
     ],
 )
@@ -482,17 +638,14 @@ def test_breast_cancer_end_to_end():
 def test_rates_do_not_depend_on_the_unit_of_the_weights(unit):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), np.where(rng.random(60) > 0.5, 1, -1)
-    model = csvm.CSVM(C=64, constraints=["tpr>=0.9"], threshold="none", anchors=np.arange(30))
+    model = csvm.CSVM(
+        C=1.0 / unit, constraints=["tpr>=0.9"], threshold="none", anchors=np.arange(30)
+    )
     model.fit(X, y, sample_weight=np.full(60, unit))
     anchors = X[:30][y[:30] == 1]
     assert np.mean(model.predict(anchors) == 1) >= 0.9
-    assert model.result_.objective == pytest.approx(122.69, abs=0.02)
-
-
-@pytest.mark.parametrize("name", ["C", "C_pos", "C_neg"])
-def test_infinite_costs_are_refused(name):
-    with pytest.raises(ValueError, match=f"{name} must be finite"):
-        csvm.CSVM(**{name: np.inf}).fit(np.eye(8), [1, -1] * 4)
+    plain = clone(model).set_params(C=1.0).fit(X, y)
+    assert model.result_.objective == pytest.approx(plain.result_.objective, rel=2e-4)
 
 
 @pytest.mark.parametrize("size, told", [(1.0, True), (1e17, False)])
@@ -513,5 +666,6 @@ def test_margins_that_rounding_decides_about_are_not_promised():
         constraints=["accuracy>=0.6", "tpr>=0.6"], C=33.3, kernel="poly", gamma=3.9323125656690396,
         threshold="none",
     )
-    with pytest.raises(RuntimeError, match="scale the features"):
+    # Whether one is found at all depends on that order, too.
+    with pytest.raises(RuntimeError, match=r"scale the features|none was proven not to exist"):
         model.fit(X, y, anchors=np.array([0, 2, 3, 6, 7, 11]))

@@ -86,7 +86,7 @@ def two_rates(n):
 @pytest.mark.slow
 @pytest.mark.parametrize("n, options", [
     (3000, dict(constraints=["tpr>=0.8", "tnr>=0.7"])),
-    (1500, dict(constraints=["tpr>=0.8"], kernel="linear", node_solver="osqp", threads=2)),
+    (1500, dict(constraints=["tpr>=0.8"], kernel="linear", node_solver="osqp", n_jobs=2)),
 ])
 def test_time_limit_of_an_estimator(n, options):
     X, y = two_rates(120)

@@ -23,13 +23,13 @@ from csvm.__main__ import main
 from csvm.experiments import Protocol, Runner, Sample, Store, command, study, write_report
 from csvm.experiments.algorithm import choose, rates
 from csvm.experiments.methods import required_count
-from csvm.experiments.peers import umbrella_rank
 from csvm.experiments.printed import METHODS, TABLE_2, TABLE_3, TARGETS
-from csvm.experiments.progress import Estimate, Progress, clock
 from csvm.experiments.protocol import cut, load, random_split
 from csvm.experiments.runner import cluster
-from csvm.experiments.store import StoreError
 from csvm.experiments.tabulate import summary, tables
+from csvm.progress import Estimate, Progress, clock
+from csvm.sequences import umbrella_rank
+from csvm.store import StoreError
 
 TINY = Protocol("tiny", outer=2, inner=2, exponents=(-2, 3), splits=2, alpha=0.5)
 
@@ -72,7 +72,7 @@ class Loop:
         *costs, gamma = parameters
         anchors = np.arange(len(y) // 2, len(y))
         asked = {"constraints": [f"tpr>={self.p0}"], "alpha": self.protocol.alpha,
-                 "anchors": anchors}
+                 "anchors": anchors, "threshold": "hoeffding"}
         if method == "SVM":
             model = SVC(C=costs[0], gamma=gamma)
         elif method == "SVM(C+, C-)":
@@ -80,9 +80,11 @@ class Loop:
         elif method == "sliding beta":
             model = csvm.SlidingSVC(SVC(C=costs[0], gamma=gamma), **asked)
         elif self.protocol.costs == "class":
-            model = csvm.CSVM(C=costs[0], gamma=gamma, **asked)
+            # C / |I+| and C / |I-| beside ||w||^2 without a half.
+            first = y[: len(y) // 2]
+            model = csvm.CSVM(C=costs[0] / len(first), gamma=gamma, **asked)
         else:
-            model = csvm.CSVM(C_pos=costs[0], C_neg=costs[0], gamma=gamma, **asked)
+            model = csvm.CSVM(C=costs[0] / 2, class_weight=None, gamma=gamma, **asked)
         return model.fit(X, y).predict(X_val)
 
     def run(self, method):

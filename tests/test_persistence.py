@@ -49,6 +49,23 @@ def test_data_frames_keep_their_names_and_object_labels_become_text(tmp_path):
         again.predict(frame[["w", "v", "u"]])
 
 
+def test_groups_cases_and_other_measures(tmp_path):
+    X, y = data()
+    frame = pd.DataFrame(X, columns=["u", "v", "w"]).assign(region=np.tile(["n", "s"], 30))
+    constraints = (
+        csvm.tpr["*"] >= 1 / 3, csvm.cost(fn=5, fp=1) <= 0.9, csvm.at_least(2, of=[3, 40, 50])
+    )
+    model = CSVM(constraints=constraints, class_weight={"a": 2.0}, **OPTIONS)
+    model.fit(frame, y, sensitive_features="region")
+    model.save(tmp_path / "model.npz")
+    again = CSVM.load(tmp_path / "model.npz")
+    assert again.constraints == constraints and again.rates_ == model.rates_
+    assert [r.rate for r in again.rates_][:2] == ["tpr[n]", "tpr[s]"]
+    assert again.class_weight == {"a": 2.0}
+    assert again.groups_ == ["n", "s"] and again.group_column_ == "region"
+    assert np.array_equal(again.predict(frame), model.predict(frame))
+
+
 def test_precomputed_kernels(tmp_path):
     X, y = data()
     K = csvm.kernels.rbf(X, gamma=0.5)
@@ -162,6 +179,7 @@ def nan_first(a):
     (put("parameters", "coef0", value="0"), "coef0 must be"),
     (put("parameters", "constraints", value=["tpr<=0.9"]), "bounded from below"),
     (put("parameters", "constraints", value=7), "not iterable"),
+    (put("parameters", "class_weight", value=[1]), "dictionary"),
     (put("parameters", "constraints", value=["tnr>=0.9"]), "not those of its constraints"),
     (put("parameters", "pos_label", value="c"), "none of its classes"),
     (put("gamma", value="0.5"), "gamma must be a number"),
@@ -171,6 +189,8 @@ def nan_first(a):
     (put("features", value=3.0), "features must be an integer"),
     (put("feature_names", value=["a"]), "must be 3 different names"),
     (put("rates", value=[{}]), "a rate lacks"),
+    (put("groups", value=[1, 2]), "groups must be"),
+    (put("group_column", value=3), "group_column must be a name"),
     (put("rates", value=None), "not iterable"),
     (put("result", "status", value="proven"), "proven"),
     (put("result", "nodes", value="many"), "nodes must be a number"),

@@ -31,6 +31,17 @@ def test_regions_need_two_features(fitted):
         plots.decision_regions(model, X[:, :1], y)
 
 
+def test_only_rates_of_all_points_are_drawn(fitted):
+    X, y, model = fitted
+    axes = [
+        plots.roc({"CSVM": model}, X, y, constraints=asked)
+        for asked in (["tpr>=0.8", "tnr>=0.5"], ["tpr[a]>=0.8", "tnr[*]>=0.5", "f1>=0.5"])
+    ]
+    assert ["asked for" in [t.get_text() for t in ax.get_legend().texts] for ax in axes] == [
+        True, False
+    ]
+
+
 @pytest.mark.parametrize("pos_label", [None, 0])
 def test_every_method_is_at_its_own_rates(fitted, pos_label):
     X, y, model = fitted

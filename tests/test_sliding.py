@@ -8,8 +8,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from csvm.rates import AnchorWarning
+from csvm import all_of
 from csvm.sliding import SlidingSVC, slide
+from csvm.thresholds import AnchorWarning
 
 
 def random_case(seed):
@@ -90,12 +91,28 @@ def test_either_class_can_be_positive():
     assert model.shift_ < 0
 
 
-@pytest.mark.parametrize("wrap", [lambda svc: svc, FrozenEstimator])
-def test_a_fitted_svc_is_used_as_it_is(wrap):
+@pytest.mark.parametrize("copy", [lambda model: model, clone])
+@pytest.mark.parametrize("sample_weight", [None, np.ones(1200)])
+def test_a_frozen_svc_is_used_as_it_is_and_survives_cloning(copy, sample_weight):
     X, y = data(1200)
     svc = SVC(kernel="linear").fit(X[:100], y[:100])
-    model = SlidingSVC(wrap(svc), constraints="tpr>=0.8", random_state=0).fit(X, y)
+    model = copy(SlidingSVC(FrozenEstimator(svc), constraints="tpr>=0.8", random_state=0))
+    model.fit(X, y, sample_weight)
     assert np.allclose(model.decision_function(X) - model.shift_, svc.decision_function(X))
+    with pytest.raises(ValueError, match="knows the classes"):
+        model.fit(X, np.where(y == "sick", "ill", "well"))
+
+
+def test_groups_and_cases():
+    X, y = data(1200)
+    groups = np.where(np.arange(1200) % 3, "a", "b")
+    case = int(np.flatnonzero(y == "sick")[0])
+    model = SlidingSVC(constraints=["tpr[*]>=0.8", all_of([case])], random_state=0)
+    model.fit(X, y, sensitive_features=groups)
+    assert case in model.anchors_ and model.predict(X[[case]]) == "sick"
+    for name in "ab":
+        of = model.anchors_[(groups == name)[model.anchors_]]
+        assert (model.predict(X[of]) == "sick").mean() >= 0.8
 
 
 def test_an_unfitted_svc_is_not_touched():

@@ -19,6 +19,7 @@ from .quadratic import Quadratic, minimise
 from .watch import watched
 
 RATES = ("tpr", "tnr", "accuracy")
+MEASURES = (*RATES, "precision", "npv", "f1", "balanced_accuracy", "cost(fn=3,fp=1)")
 COUNT = 1e-9  # of the heaviest anchor: what rounding may do to a sum of weights
 
 
@@ -198,31 +199,45 @@ class Estimator(Kind):
         order = rng.permutation(n)
         anchors = order[: rng.integers(2, 7)]
         y[order[-2:]], y[order[:2]] = [1.0, -1.0], [1.0, -1.0]  # both classes on both sides
-        rates = rng.permutation(RATES)[: rng.integers(1, 4)]
+        rates = rng.permutation(MEASURES if rng.random() < 0.5 else RATES)[: rng.integers(1, 4)]
+        groups = rng.choice(["a", "b"], n) if rng.random() < 0.3 else None
+        if groups is not None:  # both classes of both groups among the anchors, if there is room
+            groups[order[:4]] = ["a", "a", "b", "b"]
+            y[order[:4]] = [1.0, -1.0, 1.0, -1.0]
+            anchors = order[: max(4, len(anchors))]
+            rates = [f"{rate}[{rng.choice(['a', 'b'])}]" for rate in rates]
         return {
             "X": X, "y": y, "anchors": np.sort(anchors),
             "weight": rng.integers(1, 4, n) if rng.random() < 0.3 else None,
+            "groups": groups,
             "asked": {str(rate): float(np.round(rng.uniform(0.2, 1.0), 2)) for rate in rates},
             "threshold": str(rng.choice(["none", "hoeffding"])), "alpha": 0.4,
             "C": float(10.0 ** rng.uniform(-3, 3)),
-            "C_pos": float(10.0 ** rng.uniform(-2, 2)) if rng.random() < 0.3 else None,
+            "class_weight": _draw_class_weight(rng),
             "kernel": draw_kernel(rng), "node_solver": str(rng.choice(["auto", "smo", "osqp"])),
-            "threads": int(rng.choice([1, 1, 1, 2])),
+            "n_jobs": int(rng.choice([1, 1, 1, 2])),
         }
 
     def run(self, data: dict) -> Verdict:
         X, y, anchors = (np.asarray(data[name]) for name in ("X", "y", "anchors"))
         model = CSVM(
-            C=data["C"], C_pos=data["C_pos"], alpha=data["alpha"], threshold=data["threshold"],
-            constraints=[f"{rate}>={p0}" for rate, p0 in data["asked"].items()],
-            node_solver=data["node_solver"], threads=data["threads"], time_limit=SECONDS,
+            C=data["C"], class_weight=_class_weight(data), alpha=data["alpha"],
+            threshold=data["threshold"],
+            constraints=[
+                f"{rate}{'<=' if rate.startswith('cost') else '>='}{p0}"
+                for rate, p0 in data["asked"].items()
+            ],
+            node_solver=data["node_solver"], n_jobs=data["n_jobs"], time_limit=SECONDS,
             **data["kernel"],
         )
         faults: list[str] = []
         failure = None
         with watched(faults):
             try:
-                model.fit(X, y, sample_weight=data["weight"], anchors=anchors)
+                model.fit(
+                    X, y, sample_weight=data["weight"], anchors=anchors,
+                    sensitive_features=data.get("groups"),
+                )
             except (InfeasibleRatesError, RuntimeError) as error:
                 failure = error
         order = np.concatenate([np.setdiff1d(np.arange(len(y)), anchors), anchors])
@@ -238,19 +253,22 @@ class Estimator(Kind):
         """Kernel, labels, costs, weights and counts from the documentation."""
         y, first = np.asarray(data["y"])[order], len(order) - len(data["anchors"])
         weight = np.ones(len(y)) if data["weight"] is None else np.asarray(data["weight"])[order]
-        cost = np.empty(first)
-        for sign, per_point in ((1.0, data["C_pos"]), (-1.0, None)):
+        cost = 2.0 * data["C"] * weight[:first]
+        given = _class_weight(data)
+        for sign in (1.0, -1.0):
             of = y[:first] == sign
-            share = weight[:first][of]
-            cost[of] = share * (data["C"] / share.sum() if per_point is None else per_point)
-        rows = {"tpr": y[first:] > 0, "tnr": y[first:] < 0, "accuracy": y[first:] != 0}
-        weights = np.array([rows[rate] * weight[first:] for rate in data["asked"]])
-        required = [
-            _count(p0, total, data["threshold"], data["alpha"])
-            for p0, total in zip(data["asked"].values(), weights.sum(axis=1), strict=True)
+            if given == "balanced":
+                cost[of] *= weight[:first].sum() / (2.0 * weight[:first][of].sum())
+            elif given is not None:
+                cost[of] *= given.get(sign, 1.0)
+        groups = data.get("groups")
+        groups = None if groups is None else np.asarray(groups)[order][first:]
+        rows = [
+            _row(rate, p0, y[first:], weight[first:], groups, data)
+            for rate, p0 in data["asked"].items()
         ]
         K = kernel_matrix(np.asarray(data["X"])[order], **data["kernel"])
-        return K, y, cost, weights, np.array(required)
+        return K, y, cost, np.array([r[0] for r in rows]), np.array([r[1] for r in rows])
 
     def _claim(
         self, model: CSVM, failure: Exception | None, problem: tuple, order: np.ndarray
@@ -283,6 +301,8 @@ class Estimator(Kind):
             weight = np.asarray(data["weight"])[data["anchors"]]
         faults = []
         for rate in model.rates_:
+            if rate.rate not in RATES:
+                continue  # the audit has checked their rows
             of = {"tpr": signs > 0, "tnr": signs < 0, "accuracy": signs != 0}[rate.rate]
             good = float(weight[of & (margins > 0)].sum())
             if good < rate.required - COUNT * weight.max():
@@ -290,6 +310,42 @@ class Estimator(Kind):
             if abs(rate.achieved * weight[of].sum() - good) > 1e-6:
                 faults.append(f"{rate.rate}: {rate.achieved!r} is said to be achieved")
         return faults
+
+
+def _row(
+    rate: str, p0: float, y: np.ndarray, weight: np.ndarray, groups: np.ndarray | None, data: dict
+) -> tuple[np.ndarray, float]:
+    """n_j and k of a measure, from its definition: it is as asked where sum n_j z_j >= k."""
+    name, _, group = rate.rstrip("]").partition("[")
+    points = weight * (groups == group if group else np.ones(len(y)))
+    if name in RATES:
+        row = points * {"tpr": y > 0, "tnr": y < 0, "accuracy": y != 0}[name]
+        return row, _count(p0, row.sum(), data["threshold"], data["alpha"])
+    positives, negatives = points[y > 0].sum(), points[y < 0].sum()
+    n = positives + negatives
+    hit, rejected, k = {
+        "precision": lambda: (1 - p0, p0, p0 * negatives),  # TP (1 - p0) >= p0 FP
+        "npv": lambda: (p0, 1 - p0, p0 * positives),  # TN (1 - p0) >= p0 FN
+        "f1": lambda: (2 - p0, p0, p0 * n),  # 2 TP >= p0 (2 TP + FP + FN)
+        "balanced_accuracy": lambda: (0.5 * n / positives, 0.5 * n / negatives, p0 * n),
+        "cost(fn=3,fp=1)": lambda: (3.0, 1.0, 3 * positives + negatives - p0 * n),
+    }[name]()
+    units = np.where(y > 0, hit, rejected)
+    if data["threshold"] == "hoeffding":
+        k += math.sqrt(-0.5 * math.log(data["alpha"]) * (units**2 @ points))
+    return units * points, float(min(max(k, 0.0), units @ points))
+
+
+def _draw_class_weight(rng: np.random.Generator) -> list | str | None:
+    """None, "balanced", or the factor of the positives."""
+    kind = rng.integers(3)
+    return [None, "balanced", [1.0, float(10.0 ** rng.uniform(-2, 2))]][kind]
+
+
+def _class_weight(data: dict) -> dict | str | None:
+    """As the estimator takes it: JSON knows no dictionary with a number as its key."""
+    given = data["class_weight"]
+    return {given[0]: given[1]} if isinstance(given, list) else given
 
 
 def _count(p0: float, n: float, threshold: str, alpha: float) -> float:

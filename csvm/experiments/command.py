@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import datasets
+from ..progress import Progress
+from ..store import Store
 from .algorithm import Outcome, study
-from .progress import Progress
 from .protocol import FULL, QUICK, Sample, load
 from .report import write_report
 from .runner import Runner, cluster
-from .store import Store
 from .tabulate import summary, tables
 
 __all__ = ["add_options", "run"]

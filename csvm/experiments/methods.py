@@ -17,9 +17,9 @@ import bnb
 
 from ..estimator import start_near
 from ..kernels import rbf
-from ..rates import AnchorWarning, threshold_count
 from ..search import CSVMProblem, Instance, slack_costs
 from ..sliding import slide
+from ..thresholds import AnchorWarning, threshold_count
 from .protocol import Part
 
 __all__ = ["Kernels", "Search", "csvm_path", "required_count", "slide_svm", "svm"]

@@ -19,10 +19,11 @@ __all__ = ["held_picture", "rates_picture", "roc_picture", "search_picture"]
 # Distinct also for people who do not see red and green, and in print.
 _COLOURS = dict(zip(
     (*METHODS, *PEERS),
-    ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#999999", "#CC79A7", "#009E73"),
+    ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#999999", "#CC79A7", "#009E73",
+     "#000000"),
     strict=True,
 ))
-_MARKS = dict(zip((*METHODS, *PEERS), "osD^vPX", strict=True))
+_MARKS = dict(zip((*METHODS, *PEERS), "osD^vPX*", strict=True))
 _INK, _TARGET = "#222222", "#117733"
 
 

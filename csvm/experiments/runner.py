@@ -10,8 +10,8 @@ from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
 
-from .progress import Progress
-from .store import Store
+from ..progress import Progress
+from ..store import Store
 from .tasks import Task
 
 __all__ = ["Runner", "cluster"]

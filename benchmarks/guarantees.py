@@ -1,0 +1,245 @@
+"""How often rates hold on new data, and what is kept, with `csvm.GuaranteedClassifier` and others.
+
+    python -m benchmarks.guarantees [--draws 200] [--seconds 600] [--out FILE] [--report]
+
+Synthetic data: `make_classification`, 20 % positives, flip_y = 0.03, n = 500 and 2000 points to
+fit, 100,000 to measure the true rates. The six data sets: 60 % to fit (at most 1000 points), 40 %
+to measure, whose own sampling error is then in "held". Three questions: one rate, two rates, and
+one rate in each of two groups (for which the first feature is cut in two).
+
+Next to it, from the same points held back (and as many negatives, where only positives are needed):
+the umbrella rule on a class-weighted SVC tuned in the same way, with Bonferroni's correction for
+several rates, and MAPIE's BinaryClassificationController on the same SVC.
+
+A draw counts as held if the method makes no claim or its claim is true. Finished draws are kept in
+the file of --out; --seconds ends the run in time, and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from sklearn.datasets import make_classification
+from sklearn.model_selection import train_test_split
+
+import csvm
+from csvm.candidates import Sample, candidates, scores
+from csvm.kernels import rbf
+from csvm.rates import Constraint, parse_constraints
+from csvm.sequences import umbrella_threshold
+from csvm.store import Store
+
+QUESTIONS = {
+    "one rate": ["tpr>=0.9"],
+    "two rates": ["tpr>=0.75", "tnr>=0.75"],
+    "two groups": ["tpr[high]>=0.8", "tpr[low]>=0.8"],
+}
+SIZES = (500, 2000)
+TEST = 100_000
+MOST = 1000  # points of a data set to fit
+CONFIDENCE = 0.95
+OURS, UMBRELLA, MAPIE = "GuaranteedClassifier", "umbrella SVC", "MAPIE"
+
+
+def draw(source: str, seed: int) -> tuple[Sample, Sample]:
+    """Points to fit and to measure."""
+    if source.isdigit():
+        n = int(source)
+        X, y = make_classification(n + TEST, weights=[0.8], flip_y=0.03, random_state=seed)
+        order = np.arange(n + TEST)
+        fit, new = order[:n], order[n:]
+    else:
+        X, y = csvm.datasets.load(source)
+        fit, new = train_test_split(
+            np.arange(len(y)), test_size=0.4, stratify=y, random_state=seed
+        )
+        fit = fit[:MOST]
+    groups = np.where(X[:, 0] > np.median(X[fit, 0]), "high", "low")
+    everybody = Sample(X, y, y > 0, groups)
+    return everybody.take(fit), everybody.take(new)
+
+
+def fast_scores(model: Any, X: np.ndarray) -> np.ndarray:
+    """Scores of a scaled SVC or CSVM with an RBF kernel: libsvm's own take ten times as long."""
+    scaler, machine = model[0], model[-1]
+    parts = [
+        rbf(scaler.transform(part), machine.support_vectors_, gamma=machine.gamma)
+        @ machine.dual_coef_[0]
+        for part in np.array_split(X, max(1, len(X) // 10_000))
+    ]
+    return np.concatenate(parts) + machine.intercept_[0]
+
+
+def outcome(
+    constraints: Sequence[Constraint], new: Sample, predicted: np.ndarray, claims: bool,
+    seconds: float,
+) -> dict[str, Any]:
+    """What a method keeps on new points."""
+    met = all(c.met(new.positive, predicted, new.groups) for c in constraints)
+    return {
+        "claims": bool(claims), "held": bool(met or not claims),
+        "tpr": float(predicted[new.positive].mean()),
+        "tnr": float((~predicted[~new.positive]).mean()), "seconds": seconds,
+    }
+
+
+def run(source: str, question: str, seed: int) -> dict[str, Any]:
+    """All methods on one draw."""
+    fit, new = draw(source, seed)
+    constraints = parse_constraints(QUESTIONS[question])
+    begin = time.perf_counter()
+    model = csvm.GuaranteedClassifier(
+        constraints=constraints, confidence=CONFIDENCE, random_state=seed
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", csvm.NotCertifiedWarning)
+        model.fit(fit.X, fit.y, sensitive_features=fit.groups)
+    seconds = time.perf_counter() - begin
+    predicted = fast_scores(model.estimator_, new.X) > model.threshold_
+    assert np.array_equal(predicted[:100], model.predict(new.X[:100]) == model.classes_[1])
+    results = {
+        OURS: outcome(constraints, new, predicted, model.certificate_.certified, seconds)
+        | {"chosen": type(model.estimator_[-1]).__name__}
+    }
+    results |= peers(constraints, fit, new, model.calibration_, seed)
+    return results
+
+
+def peers(
+    constraints: Sequence[Constraint], fit: Sample, new: Sample, held: np.ndarray, seed: int
+) -> dict[str, Any]:
+    """The umbrella rule and MAPIE's controller, on one tuned SVC."""
+    begin = time.perf_counter()
+    if fit.positive[held].all():
+        negatives = np.random.default_rng(seed).permutation(np.flatnonzero(~fit.positive))
+        held = np.append(held, negatives[: round(0.3 * len(negatives))])
+    rest = fit.take(np.setdiff1d(np.arange(len(fit)), held))
+    (svc,) = candidates(None, rest, constraints[:1], seed)
+    svc.fit(rest.X, rest.y)
+    back, on_new = fit.take(held), fast_scores(svc, new.X)
+    on_back = scores(svc, back.X, 1)
+    tuned = time.perf_counter() - begin
+    threshold, claims = corrected_umbrella(constraints, back, on_back)
+    found = {UMBRELLA: outcome(constraints, new, on_new > threshold, claims, tuned)}
+    if importlib.util.find_spec("mapie") and not any(c.rate.group for c in constraints):
+        begin = time.perf_counter()
+        grid = np.unique(np.quantile(scores(svc, rest.X, 1), np.linspace(0, 0.99, 100)))
+        at = controlled(constraints, back, on_back, grid)
+        seconds = tuned + time.perf_counter() - begin
+        predicted = on_new >= (grid[0] if at is None else at)
+        found[MAPIE] = outcome(constraints, new, predicted, at is not None, seconds)
+    return found
+
+
+def corrected_umbrella(
+    constraints: Sequence[Constraint], back: Sample, found: np.ndarray
+) -> tuple[float, bool]:
+    """A threshold between the order statistics of all rates, each at its part of the level."""
+    confidence = 1.0 - (1.0 - CONFIDENCE) / len(constraints)
+    limits: dict[str, list[float]] = {"tpr": [np.inf], "tnr": [-np.inf]}
+    enough = True
+    for constraint in constraints:
+        at = umbrella_threshold(found, back.positive, [constraint], confidence, back.groups)
+        limits[constraint.name].append(at)
+        alone = csvm.certification.certify_predictions(
+            [constraint], back.positive, found > at, confidence, back.groups
+        )
+        enough &= alone.certified
+    high, low = min(limits["tpr"]), max(limits["tnr"])
+    middle = high if np.isinf(low) else 0.5 * (low + high)
+    return middle, enough and low <= high
+
+
+def controlled(
+    constraints: Sequence[Constraint], back: Sample, found: np.ndarray, grid: np.ndarray
+) -> float | None:
+    """MAPIE's threshold: thresholds of one rate are a sequence, for two it takes its default."""
+    from mapie.risk_control import BinaryClassificationController
+
+    risks = {"tpr": "recall", "tnr": "fpr"}
+    levels = [c.p0 if c.name == "tpr" else 1.0 - c.p0 for c in constraints]
+    one = len(constraints) == 1
+    controller = BinaryClassificationController(
+        lambda values: expit(np.column_stack([-values[:, 0], values[:, 0]])),
+        risk=risks[constraints[0].name] if one else [risks[c.name] for c in constraints],
+        target_level=levels[0] if one else levels, confidence_level=CONFIDENCE,
+        best_predict_param_choice="fpr" if one else "accuracy",
+        list_predict_params=expit(grid),
+        fwer_method="fixed_sequence" if one else "bonferroni_holm",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns where nothing can be controlled
+        controller.calibrate(found[:, None], back.positive.astype(int))
+    best = controller.best_predict_param
+    return None if best is None else float(grid[np.argmin(np.abs(expit(grid) - best))])
+
+
+def tasks(draws: int, sources: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+    """In rounds, so that a run that is stopped has some of everything."""
+    for seed in range(draws):
+        for source in sources:
+            for question in QUESTIONS:
+                if question != "two groups" or source != "votes":  # its features are yes and no
+                    yield source, question, seed
+
+
+def report(store: Store, draws: int, sources: Sequence[str]) -> str:
+    """Markdown: one row per source, question and method."""
+    found = defaultdict(list)
+    for task in tasks(draws, sources):
+        if str(task) in store:
+            for method, row in store[str(task)].items():
+                found[(*task[:2], method)].append(row)
+    lines = [
+        "| data | asked | method | draws | claims | held | TPR | TNR | s |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for (source, question, method), rows in sorted(found.items(), key=lambda item: item[0][:2]):
+        mean = {
+            name: np.mean([row[name] for row in rows])
+            for name in ("claims", "held", "tpr", "tnr", "seconds")
+        }
+        name = f"synthetic, n = {source}" if source.isdigit() else source
+        lines.append(
+            f"| {name} | {', '.join(QUESTIONS[question])} | {method} | {len(rows)} | "
+            f"{mean['claims']:.2f} | {mean['held']:.3f} | {mean['tpr']:.3f} | {mean['tnr']:.3f} | "
+            f"{mean['seconds']:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.guarantees", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--out", default="guarantees.jsonl")
+    parser.add_argument("--report", action="store_true", help="only what is in the file")
+    sources = [*map(str, SIZES), *csvm.datasets.NAMES]
+    parser.add_argument("--sources", nargs="+", default=sources, choices=sources)
+    parser.add_argument("--questions", nargs="+", default=list(QUESTIONS), choices=list(QUESTIONS))
+    options = parser.parse_args()
+    end = time.monotonic() + options.seconds
+    with Store(options.out) as store:
+        for task in tasks(0 if options.report else options.draws, options.sources):
+            if str(task) in store or task[1] not in options.questions:
+                continue
+            if time.monotonic() > end:
+                break
+            store.add(str(task), {"source": task[0], "asked": task[1], "seed": task[2]}, run(*task))
+            print(*task, file=sys.stderr, flush=True)
+        print(report(store, options.draws, options.sources))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

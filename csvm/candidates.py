@@ -1,0 +1,180 @@
+"""The classifiers among which a `GuaranteedClassifier` chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils import _safe_indexing
+
+from .estimator import CSVM
+from .feasibility import InfeasibleRatesError
+from .rates import Constraint
+from .tuning import COSTS, WIDTHS
+
+__all__ = [
+    "CANNOT", "Sample", "candidates", "compared", "first_fitted", "scores", "tuned_svc",
+    "unseen_scores",
+]
+
+_FOLDS = 3
+CANNOT = (InfeasibleRatesError, RuntimeError)  # rates that contradict, or are not found in time
+_RISING = (0.0, 0.5)  # of the way from the rates asked for to one
+_GAP, _SECONDS = 0.05, 0.5  # of the search of a CSVM: good is enough, the rates are tested
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Labelled points.
+
+    Parameters
+    ----------
+    X : array-like (n, d)
+        As the user gave it.
+    y : ndarray (n,)
+    positive : ndarray of bool (n,)
+    groups : ndarray (n,) or None
+    """
+
+    X: Any
+    y: np.ndarray
+    positive: np.ndarray
+    groups: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, positions: np.ndarray) -> Sample:
+        """Some of the points."""
+        groups = None if self.groups is None else self.groups[positions]
+        X = _safe_indexing(self.X, positions)
+        return Sample(X, self.y[positions], self.positive[positions], groups)
+
+    def folds(self, seed: int) -> StratifiedKFold:
+        """Three folds, or two, each with points of both classes."""
+        fewest = min(int(self.positive.sum()), int((~self.positive).sum()))
+        if fewest < 2:
+            raise ValueError(
+                f"beside the points held back there must be two of each class to fit and compare "
+                f"classifiers, one class has {fewest}: give more points, or hold back fewer"
+            )
+        return StratifiedKFold(min(_FOLDS, fewest), shuffle=True, random_state=seed)
+
+
+def candidates(
+    estimator: Any, sample: Sample, constraints: Sequence[Constraint], seed: int
+) -> list[Any]:
+    """Classifiers to fit, chosen without the points that will test them.
+
+    Parameters
+    ----------
+    estimator : classifier or None
+    sample : Sample
+    constraints : sequence of Constraint
+    seed : int
+    """
+    if estimator is not None:
+        several = len(constraints) > 1 and isinstance(_last(estimator), CSVM)
+        return _rising(estimator, constraints) if several else [estimator]
+    tuned = tuned_svc(sample, seed)
+    if len(constraints) == 1:
+        return [tuned]
+    svc = tuned[-1]
+    csvm = CSVM(
+        C=svc.C, gamma=svc.gamma, threshold="none", gap=_GAP, time_limit=_SECONDS,
+        pos_label=sample.y[sample.positive][0], random_state=seed,
+    )
+    return [tuned, *_rising(make_pipeline(StandardScaler(), csvm), constraints)]
+
+
+def tuned_svc(sample: Sample, seed: int) -> Pipeline:
+    """A support vector machine with the parameters that rank the classes best, not fitted."""
+    folds = sample.folds(seed)
+    pipeline = make_pipeline(StandardScaler(), SVC(class_weight="balanced"))
+    shape = np.shape(sample.X)
+    features = shape[1] if len(shape) == 2 and shape[1] else 1  # the scaler refuses other shapes
+    grid = {"svc__C": COSTS, "svc__gamma": [width / features for width in WIDTHS]}
+    search = GridSearchCV(
+        pipeline, grid, scoring="roc_auc", cv=folds, refit=False, error_score="raise"
+    )
+    return pipeline.set_params(**search.fit(sample.X, sample.y).best_params_)
+
+
+def _rising(estimator: Any, constraints: Sequence[Constraint]) -> list[Any]:
+    """The same CSVM asked for more and more."""
+    name = f"{_prefix(estimator)}constraints"
+    return [
+        clone(estimator).set_params(**{
+            name: tuple(
+                Constraint(c.rate, c.p0 + share * (1.0 - c.p0)) for c in constraints
+            )
+        })
+        for share in _RISING
+    ]
+
+
+def first_fitted(models: Sequence[Any], sample: Sample) -> Any:
+    """The first of the models that can be fitted: CSVMs may be asked for too much."""
+    for model in models[:-1]:
+        with suppress(*CANNOT):
+            return _fit(model, sample)
+    return _fit(models[-1], sample)
+
+
+def _fit(model: Any, sample: Sample) -> Any:
+    if sample.groups is None or not isinstance(_last(model), CSVM):
+        return clone(model).fit(sample.X, sample.y)
+    return clone(model).fit(
+        sample.X, sample.y, **{f"{_prefix(model)}sensitive_features": sample.groups}
+    )
+
+
+def _last(model: Any) -> Any:
+    return model[-1] if isinstance(model, Pipeline) else model
+
+
+def _prefix(model: Any) -> str:
+    """What scikit-learn puts before the names of parameters of the last step."""
+    return f"{model.steps[-1][0]}__" if isinstance(model, Pipeline) else ""
+
+
+def scores(model: Any, X: Any, positive: Any) -> np.ndarray:
+    """What a fitted model says of points, the higher the more positive."""
+    at = int(np.flatnonzero(model.classes_ == positive)[0])
+    if hasattr(model, "decision_function"):
+        return (1.0 if at == 1 else -1.0) * model.decision_function(X)
+    if not hasattr(model, "predict_proba"):
+        raise ValueError(
+            f"estimator must have decision_function or predict_proba, {model!r} has neither"
+        )
+    return model.predict_proba(X)[:, at]
+
+
+def compared(
+    models: Sequence[Any], sample: Sample, positive: Any, seed: int
+) -> list[tuple[Any, np.ndarray]]:
+    """Models with their `unseen_scores`, without those that cannot be fitted in some fold."""
+    found = []
+    for model in models:
+        with suppress(*CANNOT):
+            found.append((model, unseen_scores(model, sample, positive, seed)))
+    if not found:
+        return [(models[0], unseen_scores(models[0], sample, positive, seed))]  # says what is wrong
+    return found
+
+
+def unseen_scores(model: Any, sample: Sample, positive: Any, seed: int) -> np.ndarray:
+    """Scores of every point by the model fitted to the other folds."""
+    found = np.empty(len(sample))
+    folds = sample.folds(seed)
+    for rest, fold in folds.split(np.zeros(len(sample)), sample.positive):
+        found[fold] = scores(_fit(model, sample.take(rest)), sample.take(fold).X, positive)
+    return found

@@ -1,0 +1,6 @@
+"""What can be had on some data, before anyone names a rate: `csvm explore`."""
+
+from .page import write_page
+from .study import Exploration, Method, Point, explore
+
+__all__ = ["Exploration", "Method", "Point", "explore", "write_page"]

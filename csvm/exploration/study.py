@@ -1,0 +1,353 @@
+"""Rates that can be reached and kept, by CSVMs and by thresholds of an SVC."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_array
+
+from ..candidates import Sample, scores, tuned_svc, unseen_scores
+from ..estimator import CSVM, fit_path
+from ..feasibility import InfeasibleRatesError
+from ..groups import group_names, take_groups
+from ..labels import Labels
+from ..progress import Progress
+from ..rates import Constraint, parse_constraints
+from ..sequences import about
+from ..store import Store
+
+__all__ = ["METHODS", "TARGETS", "Exploration", "Method", "Point", "explore"]
+
+TARGETS = (
+    "tpr>=1", "tpr>=0.98", "tpr>=0.96", "tpr>=0.93", "tpr>=0.9", "tpr>=0.85", "tpr>=0.8",
+    "tpr>=0.7", "tnr>=0.7", "tnr>=0.8", "tnr>=0.9", "tnr>=0.95", "tnr>=0.98",
+)
+CSVMS, THRESHOLDS = "CSVM", "SVC, threshold"
+METHODS = (CSVMS, THRESHOLDS)
+_EVERYBODY = ""  # beside the names of groups
+_GAP = 0.01
+
+Counts = dict[str, list[int]]
+"""True positives, false negatives, true negatives, false positives; of everybody and by group."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a method gives at one target.
+
+    Parameters
+    ----------
+    asked : str
+        The rate asked for, of all points or of those of each group.
+    own : tuple of float
+        TPR and TNR on the points that the fit was made with: of a CSVM on its anchors and, for the
+        other class, on its training points; of a threshold on the points that it was read from.
+    counts : dict
+        Held-out points of all folds, as a confusion table (tp, fn, tn, fp) of everybody (the empty
+        name) and of each group.
+    proven : float
+        Share of the fits that are proven optimal; 1 for thresholds.
+    """
+
+    asked: str
+    own: tuple[float, float]
+    counts: Counts
+    proven: float
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method and its points, one for each target."""
+
+    name: str
+    points: list[Point]
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """What can be had.
+
+    Parameters
+    ----------
+    methods : list of Method
+    groups : list of str
+    rows, positives, folds : int
+    parameters : dict
+        C and gamma that suit all the data, for standardised features.
+    """
+
+    methods: list[Method]
+    groups: list[str]
+    rows: int
+    positives: int
+    folds: int
+    parameters: dict[str, float]
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page; see `csvm.exploration.write_page`."""
+        from .page import write_page
+
+        return write_page(self, path)
+
+
+def explore(
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any = None,
+    pos_label: Any = None,
+    targets: Sequence[str | Constraint] = TARGETS,
+    folds: int = 5,
+    time_limit: float = 2.0,
+    random_state: int = 0,
+    store: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Exploration:
+    """Rates that can be reached on these data, and what is kept of them on held-out folds.
+
+    Parameters
+    ----------
+    X : array or DataFrame (n, d)
+        Numbers; they are standardised.
+    y : array (n,)
+        Two classes.
+    sensitive_features : array (n,) or str, optional
+        The group of every point, or the column of the DataFrame `X` that holds it. The targets are
+        then asked of every group.
+    pos_label : optional
+        The positive class; by default the greater of the two labels.
+    targets : sequence of str or Constraint
+        Rates to ask for, each by itself, as ``"tpr>=0.9"`` or ``"tnr>=0.95"``.
+    folds : int
+    time_limit : float
+        Seconds for each CSVM.
+    random_state : int
+    store : path, optional
+        Where finished folds are kept: a run that was stopped goes on from there.
+    progress : Progress, optional
+
+    Returns
+    -------
+    Exploration
+        `save` writes it as a page.
+    """
+    sample, groups = _sample(X, y, sensitive_features, pos_label)
+    asked = _asked(targets, by_group=bool(groups))
+    fewest = int(min(sample.positive.sum(), (~sample.positive).sum()))
+    if not 2 <= folds <= fewest:
+        raise ValueError(f"folds must be from 2 to {fewest}, the smaller class, got {folds}")
+    cuts = StratifiedKFold(folds, shuffle=True, random_state=random_state)
+    jobs: list[_Job] = [_Job("parameters", _parameters, sample, sample.take(np.array([], int)))]
+    for number, (rest, fold) in enumerate(cuts.split(np.zeros(len(sample)), sample.positive)):
+        for name, work in ((THRESHOLDS, _thresholds), (CSVMS, _csvms)):
+            jobs.append(_Job(f"{name} {number}", work, sample.take(rest), sample.take(fold)))
+    settings = {"targets": asked, "seed": random_state, "time_limit": float(time_limit)}
+    done = _run(jobs, settings, store, progress or Progress(None))
+    methods = [
+        Method(name, _pooled(asked, [found for job, found in zip(jobs, done, strict=True)
+                                       if job.name.startswith(name)]))
+        for name in METHODS
+    ]
+    parameters = {"C": done[0]["C"], "gamma": done[0]["gamma"]}
+    positives = int(sample.positive.sum())
+    return Exploration(methods, groups, len(sample), positives, folds, parameters)
+
+
+def _asked(targets: Sequence[str | Constraint], by_group: bool) -> list[str]:
+    """The targets as text, of every group if there are any."""
+    found = []
+    for target in targets:
+        (constraint,) = parse_constraints(target)
+        if constraint.name not in ("tpr", "tnr") or constraint.rate.group is not None:
+            raise ValueError(f"targets must be like 'tpr>=0.9' or 'tnr>=0.9', got {target!r}")
+        rate = constraint.rate["*"] if by_group else constraint.rate
+        found.append((rate >= constraint.p0).text)
+    if not found:
+        raise ValueError("targets is empty: there is nothing to explore")
+    return found
+
+
+def _sample(X: Any, y: Any, sensitive_features: Any, pos_label: Any) -> tuple[Sample, list[str]]:
+    X, groups, _ = take_groups(X, sensitive_features)
+    points = check_array(X, dtype=np.float64)
+    coded = Labels.of(np.asarray(y), pos_label)
+    if len(points) != len(coded.signs):
+        raise ValueError(f"X has {len(points)} points, y has {len(coded.signs)} labels")
+    names = None if groups is None else group_names(groups, len(points))
+    sample = Sample(points, (coded.signs > 0).astype(int), coded.signs > 0, names)
+    return sample, [] if names is None else np.unique(names).tolist()
+
+
+# -- work that is kept ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A piece of work: on one part of the points, judged on another."""
+
+    name: str
+    work: Callable[[Sample, Sample, Mapping[str, Any]], dict[str, Any]]
+    rest: Sample
+    fold: Sample
+
+    def key(self, settings: Mapping[str, Any]) -> str:
+        """Depends on everything that the result depends on."""
+        text = json.dumps([self.name, dict(settings)])
+        hashed = hashlib.sha256(text.encode())
+        for part in (self.rest, self.fold):
+            hashed.update(np.ascontiguousarray(part.X).tobytes() + part.positive.tobytes())
+            hashed.update("\n".join([] if part.groups is None else part.groups).encode())
+        return hashed.hexdigest()
+
+
+def _run(
+    jobs: Sequence[_Job], settings: Mapping[str, Any], path: str | Path | None, progress: Progress
+) -> list[dict[str, Any]]:
+    """Results of the jobs, from the store where they are there already."""
+    if path is not None:
+        with Store(path) as store:
+            return list(_results(jobs, settings, store, progress))
+    return list(_results(jobs, settings, None, progress))
+
+
+def _results(
+    jobs: Sequence[_Job], settings: Mapping[str, Any], store: Store | None, progress: Progress
+) -> Iterator[dict[str, Any]]:
+    keys = [job.key(settings) for job in jobs]
+    known = [key for key in keys if store is not None and key in store]
+    kinds = [job.name.rstrip("0123456789") for job in jobs]
+    seconds = [(kind, store[key]["seconds"]) for kind, key in zip(kinds, keys, strict=True)
+               if store is not None and key in store]
+    left = [kind for kind, key in zip(kinds, keys, strict=True) if key not in known]
+    with progress.step("exploring", seconds, left, 1) as advance:
+        for job, kind, key in zip(jobs, kinds, keys, strict=True):
+            if store is not None and key in store:
+                yield store[key]
+                continue
+            begin = monotonic()
+            result = job.work(job.rest, job.fold, settings)
+            result["seconds"] = monotonic() - begin
+            if store is not None:
+                store.add(key, {"job": job.name}, result)
+            advance(kind, result["seconds"])
+            yield result
+
+
+def _parameters(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Cost and kernel width for all the data."""
+    svc = tuned_svc(rest, settings["seed"])[-1]
+    return {"C": svc.C, "gamma": svc.gamma}
+
+
+def _thresholds(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A tuned SVC, its thresholds read from points that its fits had not seen."""
+    svc = tuned_svc(rest, settings["seed"])
+    unseen = unseen_scores(svc, rest, 1, settings["seed"])
+    on_fold = scores(svc.fit(rest.X, rest.y), fold.X, 1)
+    points = []
+    for target in map(Constraint.parse, settings["targets"]):
+        cut = _cut(unseen, target, rest)
+        said = unseen > cut
+        own = [float(said[rest.positive].mean()), float((~said[~rest.positive]).mean())]
+        points.append({"own": own, "proven": 1.0, "counts": _counts(fold, on_fold > cut)})
+    return {"points": points}
+
+
+def _cut(values: np.ndarray, target: Constraint, sample: Sample) -> float:
+    """The boldest threshold of these scores at which the rate is met, in every group."""
+    sign, bold = about([target]), np.inf
+    for one in target.each(sample.groups):
+        ordered = np.sort(sign * values[one.rate.members(sample.positive, sample.groups)])
+        if len(ordered):
+            allowed = int(np.floor((1.0 - target.p0) * len(ordered) + 1e-9))
+            bold = min(bold, np.nextafter(ordered[min(allowed, len(ordered) - 1)], -np.inf))
+    return float(sign * bold)
+
+
+def _csvms(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """CSVMs along the targets, with cost and kernel width of the SVC."""
+    svc = tuned_svc(rest, settings["seed"])[-1]
+    scaler = StandardScaler().fit(rest.X)
+    model = CSVM(
+        C=svc.C, gamma=svc.gamma, threshold="none", gap=_GAP, time_limit=settings["time_limit"],
+        random_state=settings["seed"],
+    )
+    X, X_fold = scaler.transform(rest.X), scaler.transform(fold.X)
+    points: dict[str, dict[str, Any]] = {}
+    for name in ("tpr", "tnr"):
+        along = [c for c in map(Constraint.parse, settings["targets"]) if c.name == name]
+        # From the highest target down: what keeps more anchors is a start for what keeps fewer.
+        along.sort(key=lambda constraint: -constraint.p0)
+        for target, fitted in _as_far_as_possible(model, X, rest, along):
+            said = fitted.decision_function(X) > 0
+            judged = (rest.positive == (name == "tnr")) | np.isin(
+                np.arange(len(rest)), fitted.anchors_
+            )
+            own = [
+                float(said[rest.positive & judged].mean()),
+                float((~said[~rest.positive & judged]).mean()),
+            ]
+            predicted = fitted.decision_function(X_fold) > 0
+            proven = float(fitted.result_.optimal)
+            points[target.text] = {
+                "own": own, "proven": proven, "counts": _counts(fold, predicted)
+            }
+    return {"points": [points.get(target) for target in settings["targets"]]}
+
+
+def _as_far_as_possible(
+    model: CSVM, X: np.ndarray, rest: Sample, targets: Sequence[Constraint]
+) -> list[tuple[Constraint, CSVM]]:
+    """Fits along falling targets, without those that cannot be had or are not found in time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # constant classifiers and few anchors are seen in the page
+        for first in range(len(targets)):
+            steps = [{"constraints": (target,)} for target in targets[first:]]
+            try:
+                path = fit_path(model, X, rest.y, steps, sensitive_features=rest.groups)
+                return list(zip(targets[first:], path, strict=True))
+            except (InfeasibleRatesError, RuntimeError):
+                continue  # the highest target is the first to fail
+    return []
+
+
+def _counts(sample: Sample, predicted: np.ndarray) -> Counts:
+    names = [] if sample.groups is None else np.unique(sample.groups).tolist()
+    found = {}
+    for name in [_EVERYBODY, *names]:
+        within = np.ones(len(sample), bool) if name == _EVERYBODY else sample.groups == name
+        positive, said = sample.positive[within], predicted[within]
+        found[name] = [
+            int((positive & said).sum()), int((positive & ~said).sum()),
+            int((~positive & ~said).sum()), int((~positive & said).sum()),
+        ]
+    return found
+
+
+def _pooled(targets: Sequence[str], folds: Sequence[Mapping[str, Any]]) -> list[Point]:
+    """One point per target that could be had in every fold."""
+    points = []
+    for place, target in enumerate(targets):
+        found = [fold["points"][place] for fold in folds]
+        if any(one is None for one in found):
+            continue
+        names = sorted({name for one in found for name in one["counts"]})
+        counts = {
+            name: np.sum([one["counts"].get(name, [0] * 4) for one in found], axis=0).tolist()
+            for name in names
+        }
+        own = np.mean([one["own"] for one in found], axis=0)
+        proven = float(np.mean([one["proven"] for one in found]))
+        asked = str(Constraint.parse(target))
+        points.append(Point(asked, (float(own[0]), float(own[1])), counts, proven))
+    return points
