@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,10 @@ import scipy.sparse as sp
 from relaxations import Pairs
 
 from . import validation
-from .miqp import MIQP
+from .miqp import MIQP, Box
+from .problem import Candidate, Child, Evaluation, Goal
+from .subset.data import SubsetData
+from .subset.search import Subset, SubsetSearch
 
 
 class SupportQP(MIQP):
@@ -37,6 +40,10 @@ class SupportQP(MIQP):
     select are internal. With "exactly" and bounds that allow zero, a selected variable may be
     zero.
 
+    Without rows, and with bounds that no good solution reaches, this is a best-subset problem and
+    is searched as such, at microseconds a node (`bnb.subset`). All other problems are searched as
+    `MIQP`.
+
     Examples
     --------
     Best subset of two out of three regressors:
@@ -47,6 +54,8 @@ class SupportQP(MIQP):
     >>> bnb.solve(bnb.SupportQP(X.T @ X, -X.T @ y, 2)).x.round(3)
     array([1., 2., 0.])
     """
+
+    scratch = MIQP.scratch | {"_subset", "_is_subset"}
 
     def __init__(
         self,
@@ -103,6 +112,17 @@ class SupportQP(MIQP):
         )
         self._links = Pairs(selectable, np.arange(n, n + m), floor, ceiling, np.zeros(m))
         self._refuse_unbounded(floor, ceiling)
+        self._subset = self._best_subset(int(k)) if rows.shape[0] == 0 else None
+        self._is_subset = False  # until `prepare` has seen that no bound matters
+
+    def _best_subset(self, k: int) -> SubsetSearch | None:
+        """The problem without its bounds; None where P is singular up to rounding."""
+        n = self._n
+        data = SubsetData.from_quadratic(
+            0.5 * self.P[:n, :n].toarray(), -0.5 * self.q[:n], self.constant
+        )
+        always = np.setdiff1d(np.arange(n), self.selectable)
+        return None if data is None else SubsetSearch(data, k, always)
 
     def _refuse_unbounded(self, floor: np.ndarray, ceiling: np.ndarray) -> None:
         infinite = ~(np.isfinite(floor) & np.isfinite(ceiling))
@@ -115,6 +135,57 @@ class SupportQP(MIQP):
                 "P is singular, so lb and ub must be finite for every variable that counts: "
                 "without either no lower bound can be certified"
             )
+
+    # -- best subset ------------------------------------------------------------------------
+
+    def prepare(self, goal: Goal) -> Evaluation:
+        """As a best subset if the bounds do not matter, else as for `MIQP`."""
+        self._is_subset = False
+        if self._subset is not None:
+            found = self._lifted(self._subset.prepare(goal))
+            checked = [self.check(x) for _, x in found.solutions]
+            known = [value for value, violation in checked if violation <= 0.0]
+            if known and self._subset.within(min(known), *self._selected_bounds()):
+                self._is_subset = True
+                return found
+        return super().prepare(goal)
+
+    def _selected_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        low, high = self.lb[: self._n].copy(), self.ub[: self._n].copy()
+        low[self.selectable], high[self.selectable] = self._links.low, self._links.high
+        return low, high
+
+    def _lifted(self, found: Evaluation) -> Evaluation:
+        found.solutions = [(source, self.accept(x)) for source, x in found.solutions]
+        return found
+
+    def root(self) -> Box | Subset:  # type: ignore[override]
+        """The presolved bounds, or all columns."""
+        return self._subset.root() if self._is_subset else super().root()
+
+    def evaluate(self, state: Box | Subset, goal: Goal) -> Evaluation:  # type: ignore[override]
+        """Search below the node for a slice of work, or as for `MIQP`."""
+        if isinstance(state, Subset):
+            return self._lifted(self._subset.evaluate(state, goal))
+        return super().evaluate(state, goal)
+
+    def branch(  # type: ignore[override]
+        self, state: Box | Subset, evaluation: Evaluation, candidate: Candidate
+    ) -> Sequence[Box | Child]:
+        """What the evaluation left open, or as for `MIQP`."""
+        if isinstance(state, Subset):
+            return self._subset.branch(evaluation)
+        return super().branch(state, evaluation, candidate)
+
+    def encode(self, state: Box | Subset) -> Any:
+        """The state as JSON data."""
+        return self._subset.encode(state) if isinstance(state, Subset) else super().encode(state)
+
+    def decode(self, data: Any) -> Box | Subset:  # type: ignore[override]
+        """The state back from JSON data."""
+        return self._subset.decode(data) if self._is_subset else super().decode(data)
+
+    # -- as an MIQP -------------------------------------------------------------------------
 
     def propagate(self, lb: np.ndarray, ub: np.ndarray, rounds: int = 10) -> bool:
         """Rows first; then what is not selected is zero, and what cannot be zero is selected."""
