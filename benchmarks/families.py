@@ -10,6 +10,7 @@ points        one rate at full size with smooth, linear and rough kernels, costs
 large         thousands of points: random ones, pageBlocks without compression, a linear kernel
 portfolios    OR-Library port1 … port5, at most ten assets
 subset        best-subset regression on scikit-learn's diabetes data
+sparse        best-subset regression on made data, 50 to 500 correlated columns
 qplib         mixed-integer convex QPs of QPLIB
 """
 
@@ -313,6 +314,33 @@ def subset_problem(X: np.ndarray, y: np.ndarray, k: int) -> bnb.SupportQP:
     )
 
 
+def sparse() -> Iterator[Instance]:
+    for p in (50, 100, 200, 500):
+        for correlation in (0.5, 0.9):
+            for ratio in (1.0, 5.0):
+                for k in (5, 10):
+                    problem = subset_problem(*sparse_regression(p, correlation, ratio, k), k)
+                    name = f"{p} columns ρ={correlation} SNR {ratio:g} k={k}"
+                    yield miqp_instance("sparse", name, problem)
+
+
+def sparse_regression(
+    p: int, correlation: float, ratio: float, k: int, n: int = 1000
+) -> tuple[np.ndarray, np.ndarray]:
+    """Columns with correlations ρ^|i−j|, y the sum of k evenly spaced ones and noise.
+
+    `ratio` is the signal-to-noise ratio var(Xβ) / σ². The columns are centred, of length one.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    for j in range(1, p):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1.0 - correlation**2) * X[:, j]
+    signal = X[:, np.linspace(0, p - 1, k).round().astype(int)].sum(axis=1)
+    y = signal + np.sqrt(signal.var() / ratio) * rng.normal(size=n)
+    X = X - X.mean(axis=0)
+    return X / np.linalg.norm(X, axis=0), y
+
+
 def _products(X: np.ndarray) -> np.ndarray:
     """The columns, their squares (not of the binary one, the second) and products, standardised."""
     pairs = [(i, j) for i in range(10) for j in range(i, 10) if (i, j) != (1, 1)]
@@ -331,8 +359,9 @@ def qplib() -> Iterator[Instance]:
 FAMILIES: dict[str, Callable[[], Iterator[Instance]]] = {
     "linear": linear, "rbf": rbf, "paper": paper, "budgets": budgets, "rates": rates,
     "rates-full": rates_full, "points": points, "large": large,
-    "portfolios": portfolios, "subset": subset, "qplib": qplib,
+    "portfolios": portfolios, "subset": subset, "sparse": sparse, "qplib": qplib,
 }
+SUBSET_FAMILIES = ("subset", "sparse")
 
 
 def quick() -> Iterator[Instance]:

@@ -1,8 +1,10 @@
 """The search for a best subset in the engine's terms.
 
-A node of the engine is a set of columns that are in and a set of free ones. Its evaluation runs a
-depth-first search below it in compiled code (`tree`) for a slice of work, and what is left open
-after that comes back as children.
+A node of the engine is a set of columns that are in and a set of free ones. Its evaluation decides
+about as many columns as the relaxation can (`relaxed`). Where that leaves little, or where the
+relaxation is weak, it then runs a depth-first search in compiled code (`tree`) for a slice of work,
+and what is left open after that comes back as children; otherwise the node is split in two. There
+is no telling beforehand which of the two serves a problem better, so both get the same time.
 """
 
 from __future__ import annotations
@@ -18,10 +20,15 @@ from ..problem import Candidate, Child, Evaluation, Goal
 from ..validation import index_set
 from . import swaps
 from .data import Inverse, SubsetData, condition, invert, least_residual
+from .relaxed import Diagonals, climb
 from .tree import explore
 
+_FIRST = 1e7
 _SLICE = 1e8  # entries of inverses written between two looks at the clock: a tenth of a second
 _KICKS = 8
+_FEW = 40  # columns with which elimination is faster than any relaxation
+_ROUNDS, _ROUNDS_BELOW = 16, 4  # of the relaxation's diagonal, at the root and below
+_WEAK = 0.5  # a relaxation is weak if it leaves more than this of what elimination leaves
 _LARGE = 400  # columns beyond which backward elimination takes too long to begin with
 _EPS = float(np.finfo(float).eps)
 
@@ -32,6 +39,14 @@ class Subset:
 
     inside: np.ndarray
     free: np.ndarray
+    warm: tuple[np.ndarray, np.ndarray] | None = None
+    """Logarithms of a diagonal and z of the parent's relaxation, one per free column."""
+
+    def without(self, away: np.ndarray, inside: np.ndarray) -> Subset:
+        """Some free columns less; those `inside` are in, the others out."""
+        kept = ~(away | inside)
+        warm = None if self.warm is None else (self.warm[0][kept], self.warm[1][kept])
+        return Subset(np.sort(np.append(self.inside, self.free[inside])), self.free[kept], warm)
 
 
 class SubsetSearch:
@@ -50,11 +65,13 @@ class SubsetSearch:
         self.k = k
         self.always = always
         self.gram = data.R.T @ data.R
+        self._eliminating = self._relaxing = 0.0  # nanoseconds spent, by a count of operations
 
     # -- first solutions --------------------------------------------------------------------
 
     def prepare(self, goal: Goal) -> Evaluation:
         """Forward selection, backward elimination, swaps and a few kicks."""
+        self._eliminating = self._relaxing = 0.0  # so that runs repeat
         root = self.root()
         k = min(self.k, len(root.free))
         starts = [swaps.grow(self.gram, self.always, len(self.always) + k)]
@@ -120,36 +137,111 @@ class SubsetSearch:
         return goal.patience.run(lambda: self._evaluate(state, goal), 10.0 * size**3)
 
     def _evaluate(self, state: Subset, goal: Goal) -> Evaluation:
-        found = condition(self.data, state.inside, state.free)
-        if found is None:
-            return Evaluation(np.inf)
-        triangle, free = found
-        k = self.k - (len(state.inside) - len(self.always))
-        if k == 0 or k >= len(free):
-            return self._leaf(np.concatenate([state.inside, free]) if k else state.inside)
-        inverse = invert(self.data, triangle, len(state.inside))
-        if inverse is None or inverse.theta > max(0.5 * goal.tolerance.relative, 1e-6):
-            return self._split(state, free, triangle)
-        return self._explore(state, free, k, inverse, goal)
+        removed = np.inf
+        while True:
+            found = condition(self.data, state.inside, state.free)
+            if found is None:
+                return Evaluation(np.inf, removed=removed)
+            triangle, free = found
+            if len(free) < len(state.free):
+                state = state.without(~np.isin(state.free, free), np.zeros(len(state.free), bool))
+            k = self.k - (len(state.inside) - len(self.always))
+            if k == 0 or k >= len(free):
+                leaf = self._leaf(np.concatenate([state.inside, free]) if k else state.inside)
+                leaf.removed = removed
+                return leaf
+            inverse = invert(self.data, triangle, len(state.inside))
+            if inverse is None or inverse.theta > max(0.5 * goal.tolerance.relative, 1e-6):
+                return self._split(state, triangle, removed)
+            if len(free) <= _FEW or self._eliminating <= self._relaxing + _FIRST:
+                return self._explore(state, k, inverse, removed, goal)
+            bound, score, state, fixed = self._tighten(state, triangle, inverse, k, goal)
+            if bound >= goal.cutoff:
+                return Evaluation(bound, removed=removed)
+            if fixed == np.inf:
+                return self._go_on(state, k, inverse, bound, score, removed, goal)
+            removed = min(removed, fixed)
+
+    def _tighten(
+        self, state: Subset, triangle: np.ndarray, inverse: Inverse, k: int, goal: Goal
+    ) -> tuple[float, np.ndarray, Subset, float]:
+        """A bound from the relaxation, what speaks for a split at each column, and fixings.
+
+        The last is the smallest bound of what the fixings took away; infinite if nothing.
+        """
+        m, f = len(state.inside), len(state.free)
+        tail = triangle[m:, m:]
+        gram = tail.T @ tail
+        T = inverse.T[:f, :f] - np.outer(inverse.T[f, :f], inverse.T[f, :f]) / inverse.T[f, f]
+        diagonals = Diagonals(T, inverse.theta)
+        log, z = state.warm or (diagonals.start(), self._chosen(goal, state.free))
+        target = (goal.cutoff - self.data.offset) / self.data.unit * (1.0 + 2.0 * inverse.theta)
+        best, log = climb(
+            gram[:f, :f], gram[:f, f], diagonals, k, log, z, target - gram[f, f],
+            _ROUNDS if state.warm is None else _ROUNDS_BELOW, goal.patience,
+        )
+        self._relaxing += best.cost
+        state = Subset(state.inside, state.free, (log, best.z))
+        values = [self._value((1.0 - inverse.theta) * np.maximum(gram[f, f] + part, 0.0))
+                  for part in (best.bound, *best.forced(k))]
+        bound, score = float(values[0]), best.z * (1.0 - best.z) * best.score
+        away, inside = (part >= goal.cutoff for part in values[1:])
+        if bound >= goal.cutoff or not (away.any() or inside.any()):
+            return bound, score, state, np.inf
+        fixed = min(float(part[gone].min(initial=np.inf))
+                    for part, gone in zip(values[1:], (away, inside), strict=True))
+        return bound, score, state.without(away, inside), fixed
+
+    def _chosen(self, goal: Goal, free: np.ndarray) -> np.ndarray:
+        """The incumbent's columns, where a relaxation may begin."""
+        if goal.incumbent is None:
+            return np.full(len(free), self.k / len(free))
+        return (goal.incumbent[free] != 0.0).astype(float)
+
+    def _go_on(
+        self, state: Subset, k: int, inverse: Inverse, bound: float, score: np.ndarray,
+        removed: float, goal: Goal,
+    ) -> Evaluation:
+        """Nothing can be fixed any more: split by the relaxation, or search by elimination."""
+        T, f = inverse.T, len(state.free)
+        prices = T[f, f] - T[f, :f] ** 2 / T.diagonal()[:f]
+        simple = self._value((1.0 - inverse.theta) / float(np.partition(prices, k)[k]))
+        if goal.cutoff - bound > _WEAK * (goal.cutoff - simple) or not score.any():
+            return self._explore(state, k, inverse, removed, goal)
+        at = np.arange(f) == int(np.argmax(score))
+        none = np.zeros(f, bool)
+        children = [Child(state.without(none, at), bound), Child(state.without(at, none), bound)]
+        some = np.argsort(-state.warm[1], kind="stable")[:k] if state.warm else np.arange(k)
+        chosen = np.concatenate([self.always, np.setdiff1d(state.inside, self.always),
+                                 state.free[some]])
+        solution = self.data.residual(self._improve(chosen, goal)[0])[1]
+        return Evaluation(
+            bound, [("R", solution)], [Candidate(0)], children, removed=removed,
+            work={"relaxations": 1},
+        )
 
     def _explore(
-        self, state: Subset, free: np.ndarray, k: int, inverse: Inverse, goal: Goal
+        self, state: Subset, k: int, inverse: Inverse, removed: float, goal: Goal
     ) -> Evaluation:
+        """Search by elimination for a slice of work."""
         data = self.data
         known = (goal.objective - data.offset) / data.unit
         # A little less than the gap, for the objective is computed in another way in the end.
         scale = (data.unit, data.offset, 0.99 * goal.tolerance.relative,
                  0.99 * goal.tolerance.absolute)
-        best, chosen, closed, visited, rest = explore(
-            self.gram, inverse.T, state.inside, free, k, inverse.theta, known, scale,
-            float(goal.nodes), _SLICE,
+        # A slice is not much longer than all that was done so far.
+        work = min(max(_FIRST, self._eliminating), _SLICE)
+        best, chosen, closed, visited, written, rest = explore(
+            self.gram, inverse.T, state.inside, state.free, k, inverse.theta, known, scale,
+            float(goal.nodes), work,
         )
+        self._eliminating += written
         solutions = [("N", data.residual(chosen)[1])] if best < known else []
         children = [Child(Subset(np.sort(a), np.sort(b)), self._value(r)) for a, b, r in rest]
         bound = min([self._value(closed), *(child.bound for child in children)])
         return Evaluation(
             bound, solutions, [Candidate(0)] if children else (), children, nodes=visited,
-            removed=self._value(closed), work={"subtrees": 1},
+            removed=min(removed, self._value(closed)), work={"subtrees": 1},
         )
 
     def _leaf(self, columns: np.ndarray) -> Evaluation:
@@ -158,20 +250,17 @@ class SubsetSearch:
         sure = 0.0 if found is None else least_residual(self.data, found[0])
         return Evaluation(self._value(sure), [("N", self.data.residual(columns)[1])])
 
-    def _split(self, state: Subset, free: np.ndarray, triangle: np.ndarray) -> Evaluation:
+    def _split(self, state: Subset, triangle: np.ndarray, removed: float) -> Evaluation:
         """Decide about the most dependent column: inverses are not to be trusted yet."""
-        m = len(state.inside)
+        m, f = len(state.inside), len(state.free)
         last = la.qr(triangle[m:, m:-1], mode="r", pivoting=True, check_finite=False)[1][-1]
-        rest = np.delete(free, last)
-        children = [
-            Child(Subset(state.inside, rest), -np.inf),
-            Child(Subset(np.sort(np.append(state.inside, free[last])), rest), -np.inf),
-        ]
+        at, none = np.arange(f) == last, np.zeros(f, bool)
         bound = self._value(least_residual(self.data, triangle))
-        return Evaluation(bound, [], [Candidate(0)], children)
+        children = [Child(state.without(at, none), bound), Child(state.without(none, at), bound)]
+        return Evaluation(bound, [], [Candidate(0)], children, removed=removed)
 
-    def _value(self, residual: float) -> float:
-        """The objective of a residual, rounded down."""
+    def _value(self, residual: Any) -> Any:
+        """The objective of a residual, or of several, rounded down."""
         value = self.data.unit * residual
         return value + self.data.offset - 4.0 * _EPS * (value + abs(self.data.offset))
 
