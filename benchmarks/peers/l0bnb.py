@@ -1,7 +1,8 @@
 """L0BnB: the penalised problem, with a λ₀ for which its solution has k non-zeros.
 
-λ₀ is found by bisection with greedy fits and is not part of its time. An optimal solution of the
-penalised problem with k non-zeros is one of ours.
+λ₀ lies between what the k-th and the next column of a greedy fit take off the residual, and the
+bound on coefficients is twice the largest of that fit; neither is part of its time. An optimal
+solution of the penalised problem with k non-zeros is one of ours.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from .regression import Regression, regression
 
 def solve(model: Model, limit: float, gap: float) -> Answer:
     data = regression(model)
-    penalty = 0.5 * _drop(data)  # its loss is half of ours
-    BNBTree(data.X[:, :2], data.y).solve(penalty, 0.0, data.m, time_limit=1)  # compile
+    penalty, largest = _greedy(data)
+    BNBTree(data.X, data.y).solve(penalty, 0.0, largest, time_limit=1.0)  # compile
     begin = time.perf_counter()
     tree = BNBTree(data.X, data.y)
-    found = tree.solve(penalty, 0.0, data.m, gap_tol=gap, time_limit=limit)
+    found = tree.solve(penalty, 0.0, largest, gap_tol=gap, time_limit=limit)
     seconds = time.perf_counter() - begin
     proven = found.gap <= gap
     chosen = int(np.count_nonzero(found.beta))
@@ -34,20 +35,21 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
     )
 
 
-def _drop(data: Regression) -> float:
-    """Between what the k-th column of a greedy fit takes off the residual and the next one."""
+def _greedy(data: Regression) -> tuple[float, float]:
+    """λ₀, and a bound on coefficients."""
     chosen: list[int] = []
-    rest = [float(data.y @ data.y)]
+    rest, largest = [float(data.y @ data.y)], 0.0
     for _ in range(min(data.k + 1, data.X.shape[1])):
-        trials = [(_residual(data, [*chosen, j]), j)
+        trials = [(*_fit(data, [*chosen, j]), j)
                   for j in range(data.X.shape[1]) if j not in chosen]
-        value, j = min(trials)
+        value, largest, j = min(trials)
         chosen.append(j)
         rest.append(value)
     drops = -np.diff(rest)
-    return float(np.sqrt(drops[data.k - 1] * max(drops[-1], 1e-12 * drops[0])))
+    between = float(np.sqrt(drops[data.k - 1] * max(drops[-1], 1e-12 * drops[0])))
+    return 0.5 * between, 2.0 * largest  # its loss is half of ours
 
 
-def _residual(data: Regression, columns: list[int]) -> float:
+def _fit(data: Regression, columns: list[int]) -> tuple[float, float]:
     fit = np.linalg.lstsq(data.X[:, columns], data.y, rcond=None)[0]
-    return float(np.sum((data.y - data.X[:, columns] @ fit) ** 2))
+    return float(np.sum((data.y - data.X[:, columns] @ fit) ** 2)), float(np.abs(fit).max())

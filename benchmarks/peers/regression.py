@@ -13,12 +13,11 @@ from .answer import PeerError
 
 @dataclass(frozen=True)
 class Regression:
-    """min ‖y − Xβ‖² + rest with at most k non-zeros, |β_j| ≤ m: X is a triangle."""
+    """min ‖y − Xβ‖² + rest with at most k non-zeros: X is a triangle."""
 
     X: np.ndarray
     y: np.ndarray
     k: int
-    m: float
     rest: float
 
     def point(self, beta: np.ndarray) -> np.ndarray:
@@ -37,5 +36,4 @@ def regression(model: Model) -> Regression:
     S, b = 0.5 * model.P[:p, :p].toarray(), -0.5 * model.q[:p]
     X = la.cholesky(S)
     y = la.solve_triangular(X, b, trans=1)
-    m = float(np.max(np.abs([model.lb[:p], model.ub[:p]])))
-    return Regression(X, y, int(model.u[count[0]]), m, model.constant - float(y @ y))
+    return Regression(X, y, int(model.u[count[0]]), model.constant - float(y @ y))

@@ -19,7 +19,7 @@ the largest eigenvalue, smoothed over the nearest ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg as la
@@ -28,7 +28,6 @@ from relaxations import Patience
 
 _EPS = float(np.finfo(float).eps)
 _STEPS = 25
-_CALL = 2e5  # what a call costs before it has done anything, in nanoseconds
 _TOP = 8  # eigenvalues that count as the largest
 _SHARP = 30.0  # how much less they count the smaller they are
 _STRIDE = 0.5  # first step of log D
@@ -46,14 +45,11 @@ class Relaxed:
         r_j² / D_j.
     z : ndarray
         The point that the bound comes from.
-    cost : float
-        What it took, in nanoseconds of a core by a count of operations.
     """
 
     bound: float
     score: np.ndarray
     z: np.ndarray
-    cost: float
 
     def forced(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Bounds with each column in, and with each column out."""
@@ -118,8 +114,7 @@ def evaluate(
     top = float(np.partition(score, -k)[-k:].sum())
     curved = float(u @ Su[on] - D[on] @ (u * u))
     bound = -curved - top - _EPS * n * (2.0 * weight**2 + 2.0 * top)
-    cost = _CALL + len(on) ** 3 + 2.0 * len(b) * len(on)
-    return -float(b[on] @ u), Relaxed(bound, score, z, cost)
+    return -float(b[on] @ u), Relaxed(bound, score, z)
 
 
 def relax(
@@ -142,7 +137,7 @@ def relax(
     """
     z = project(z, k)
     value, found = evaluate(S, b, D, k, z)
-    best, cost = found, found.cost
+    best = found
     step = 1.0 / max(float(found.score.max()), 1e-300)
     for _ in range(_STEPS):
         if best.bound >= goal or value - best.bound <= 0.03 * max(goal - value, 1e-5):
@@ -151,7 +146,6 @@ def relax(
             new = project(z + step * found.score, k)
             move = new - z
             there, trial = evaluate(S, b, D, k, new)
-            cost += trial.cost
             if there <= value - 1e-2 * float(found.score @ move) or step < 1e-12:
                 break
             step *= 0.3
@@ -161,7 +155,7 @@ def relax(
         z, value, found = new, there, trial
         if found.bound > best.bound:
             best = found
-    return replace(best, cost=cost)
+    return best
 
 
 def climb(
@@ -173,11 +167,10 @@ def climb(
     Returns the best bound found and the logarithms of its D.
     """
     best: Relaxed | None = None
-    kept, cost, first = log, 0.0, 0.0
+    kept, first = log, 0.0
     for count in range(rounds):
         D, pull = diagonals.at(log)
         found = relax(S, b, D, k, z if best is None else best.z, goal)
-        cost += found.cost + float(len(b)) ** 3
         if best is None:
             first = found.bound
         if best is None or found.bound > best.bound:
@@ -194,7 +187,7 @@ def climb(
         step = push / total - pull
         log = log + _STRIDE / (1.0 + 0.1 * count) * step / np.abs(step).max()
     assert best is not None
-    return replace(best, cost=cost), kept
+    return best, kept
 
 
 def project(z: np.ndarray, k: int) -> np.ndarray:

@@ -1,16 +1,17 @@
 """The search for a best subset in the engine's terms.
 
-A node of the engine is a set of columns that are in and a set of free ones. Its evaluation decides
-about as many columns as the relaxation can (`relaxed`). Where that leaves little, or where the
-relaxation is weak, it then runs a depth-first search in compiled code (`tree`) for a slice of work,
-and what is left open after that comes back as children; otherwise the node is split in two. There
-is no telling beforehand which of the two serves a problem better, so both get the same time.
+A node of the engine is a set of columns that are in and a set of free ones. Its evaluation runs a
+depth-first search by elimination in compiled code (`tree`) for a slice of work. If that does not
+come to an end, the relaxation (`relaxed`) decides about as many columns as it can, and elimination
+begins anew with those that are left. What remains in the end comes back as children: two of them
+where the relaxation is strong, otherwise all that elimination has left open.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,9 @@ from .tree import explore
 _FIRST = 1e7
 _SLICE = 1e8  # entries of inverses written between two looks at the clock: a tenth of a second
 _KICKS = 8
-_FEW = 40  # columns with which elimination is faster than any relaxation
+_FEW = 80  # columns with which elimination is faster than any relaxation
 _ROUNDS, _ROUNDS_BELOW = 16, 4  # of the relaxation's diagonal, at the root and below
-_WEAK = 0.5  # a relaxation is weak if it leaves more than this of what elimination leaves
+_WEAK, _MANY = 0.5, 150  # a relaxation that leaves more than this share, from so many columns on
 _LARGE = 400  # columns beyond which backward elimination takes too long to begin with
 _EPS = float(np.finfo(float).eps)
 
@@ -49,6 +50,30 @@ class Subset:
         return Subset(np.sort(np.append(self.inside, self.free[inside])), self.free[kept], warm)
 
 
+@dataclass
+class _Done:
+    """What an evaluation has done before its last step."""
+
+    nodes: int = 0
+    solutions: list[tuple[str, np.ndarray]] = field(default_factory=list)
+    removed: float = np.inf
+    work: Counter[str] = field(default_factory=Counter)
+
+    def add(self, step: Evaluation) -> None:
+        """A step whose bounds and children are not needed: others hold for all of the node."""
+        self.nodes += step.nodes
+        self.solutions += step.solutions
+        self.work.update(step.work)
+
+    def then(self, last: Evaluation) -> Evaluation:
+        """The last step, with all before it."""
+        last.nodes = max(1, last.nodes + self.nodes)
+        last.solutions = [*self.solutions, *last.solutions]
+        last.removed = min(last.removed, self.removed)
+        last.work = dict(self.work + Counter(last.work))
+        return last
+
+
 class SubsetSearch:
     """Bounds, solutions and splits for min ‖y − Xβ‖² with at most k columns besides `always`.
 
@@ -65,13 +90,13 @@ class SubsetSearch:
         self.k = k
         self.always = always
         self.gram = data.R.T @ data.R
-        self._eliminating = self._relaxing = 0.0  # nanoseconds spent, by a count of operations
+        self._weak = self._skip = 0  # how often in a row the relaxation was weak; when to try again
 
     # -- first solutions --------------------------------------------------------------------
 
     def prepare(self, goal: Goal) -> Evaluation:
         """Forward selection, backward elimination, swaps and a few kicks."""
-        self._eliminating = self._relaxing = 0.0  # so that runs repeat
+        self._weak = self._skip = 0  # so that runs repeat
         root = self.root()
         k = min(self.k, len(root.free))
         starts = [swaps.grow(self.gram, self.always, len(self.always) + k)]
@@ -137,30 +162,35 @@ class SubsetSearch:
         return goal.patience.run(lambda: self._evaluate(state, goal), 10.0 * size**3)
 
     def _evaluate(self, state: Subset, goal: Goal) -> Evaluation:
-        removed = np.inf
+        done = _Done()
         while True:
             found = condition(self.data, state.inside, state.free)
             if found is None:
-                return Evaluation(np.inf, removed=removed)
+                return done.then(Evaluation(np.inf))
             triangle, free = found
             if len(free) < len(state.free):
                 state = state.without(~np.isin(state.free, free), np.zeros(len(state.free), bool))
             k = self.k - (len(state.inside) - len(self.always))
             if k == 0 or k >= len(free):
-                leaf = self._leaf(np.concatenate([state.inside, free]) if k else state.inside)
-                leaf.removed = removed
-                return leaf
+                chosen = np.concatenate([state.inside, free]) if k else state.inside
+                return done.then(self._leaf(chosen))
             inverse = invert(self.data, triangle, len(state.inside))
             if inverse is None or inverse.theta > max(0.5 * goal.tolerance.relative, 1e-6):
-                return self._split(state, triangle, removed)
-            if len(free) <= _FEW or self._eliminating <= self._relaxing + _FIRST:
-                return self._explore(state, k, inverse, removed, goal)
+                return done.then(self._split(state, triangle))
+            explored = self._explore(state, k, inverse, goal, done)
+            if not explored.candidates or len(free) <= _FEW or self._skip > 0:
+                self._skip = max(0, self._skip - 1)
+                return done.then(explored)
             bound, score, state, fixed = self._tighten(state, triangle, inverse, k, goal)
+            done.work["relaxations"] += 1
+            if fixed == np.inf and bound < goal.cutoff and self._is_weak(bound, k, inverse, goal):
+                return done.then(explored)
+            done.add(explored)
             if bound >= goal.cutoff:
-                return Evaluation(bound, removed=removed)
+                return done.then(Evaluation(bound, nodes=0))
             if fixed == np.inf:
-                return self._go_on(state, k, inverse, bound, score, removed, goal)
-            removed = min(removed, fixed)
+                return done.then(self._halve(state, k, bound, score, goal))
+            done.removed = min(done.removed, fixed)
 
     def _tighten(
         self, state: Subset, triangle: np.ndarray, inverse: Inverse, k: int, goal: Goal
@@ -180,7 +210,6 @@ class SubsetSearch:
             gram[:f, :f], gram[:f, f], diagonals, k, log, z, target - gram[f, f],
             _ROUNDS if state.warm is None else _ROUNDS_BELOW, goal.patience,
         )
-        self._relaxing += best.cost
         state = Subset(state.inside, state.free, (log, best.z))
         values = [self._value((1.0 - inverse.theta) * np.maximum(gram[f, f] + part, 0.0))
                   for part in (best.bound, *best.forced(k))]
@@ -198,30 +227,33 @@ class SubsetSearch:
             return np.full(len(free), self.k / len(free))
         return (goal.incumbent[free] != 0.0).astype(float)
 
-    def _go_on(
-        self, state: Subset, k: int, inverse: Inverse, bound: float, score: np.ndarray,
-        removed: float, goal: Goal,
-    ) -> Evaluation:
-        """Nothing can be fixed any more: split by the relaxation, or search by elimination."""
-        T, f = inverse.T, len(state.free)
+    def _is_weak(self, bound: float, k: int, inverse: Inverse, goal: Goal) -> bool:
+        """Whether the relaxation is no match for elimination; then it is left out for a while."""
+        T, f = inverse.T, len(inverse.T) - 1
         prices = T[f, f] - T[f, :f] ** 2 / T.diagonal()[:f]
         simple = self._value((1.0 - inverse.theta) / float(np.partition(prices, k)[k]))
-        if goal.cutoff - bound > _WEAK * (goal.cutoff - simple) or not score.any():
-            return self._explore(state, k, inverse, removed, goal)
-        at = np.arange(f) == int(np.argmax(score))
-        none = np.zeros(f, bool)
+        # With few columns elimination is so fast that the relaxation has to be much better.
+        share = _WEAK * min(1.0, (f / _MANY) ** 2)
+        weak = goal.cutoff - bound > share * (goal.cutoff - simple)
+        self._weak = self._weak + 1 if weak else 0
+        self._skip = 2**self._weak if weak else 0
+        return weak
+
+    def _halve(
+        self, state: Subset, k: int, bound: float, score: np.ndarray, goal: Goal
+    ) -> Evaluation:
+        """Split at the column about which the relaxation is least decided."""
+        assert state.warm is not None
+        at, none = np.arange(len(score)) == int(np.argmax(score)), np.zeros(len(score), bool)
         children = [Child(state.without(none, at), bound), Child(state.without(at, none), bound)]
-        some = np.argsort(-state.warm[1], kind="stable")[:k] if state.warm else np.arange(k)
-        chosen = np.concatenate([self.always, np.setdiff1d(state.inside, self.always),
-                                 state.free[some]])
-        solution = self.data.residual(self._improve(chosen, goal)[0])[1]
-        return Evaluation(
-            bound, [("R", solution)], [Candidate(0)], children, removed=removed,
-            work={"relaxations": 1},
-        )
+        some = state.free[np.argsort(-state.warm[1], kind="stable")[:k]]
+        decided = np.setdiff1d(state.inside, self.always)
+        chosen = self._improve(np.concatenate([self.always, decided, some]), goal)[0]
+        solution = ("R", self.data.residual(chosen)[1])
+        return Evaluation(bound, [solution], [Candidate(0)], children, nodes=0)
 
     def _explore(
-        self, state: Subset, k: int, inverse: Inverse, removed: float, goal: Goal
+        self, state: Subset, k: int, inverse: Inverse, goal: Goal, done: _Done
     ) -> Evaluation:
         """Search by elimination for a slice of work."""
         data = self.data
@@ -229,19 +261,18 @@ class SubsetSearch:
         # A little less than the gap, for the objective is computed in another way in the end.
         scale = (data.unit, data.offset, 0.99 * goal.tolerance.relative,
                  0.99 * goal.tolerance.absolute)
-        # A slice is not much longer than all that was done so far.
-        work = min(max(_FIRST, self._eliminating), _SLICE)
-        best, chosen, closed, visited, written, rest = explore(
+        # As long as the relaxation would take; where it is left out, a tenth of a second.
+        work = _SLICE if self._skip > 0 else min(max(_FIRST, 2.0 * len(state.free) ** 3), _SLICE)
+        best, chosen, closed, visited, rest = explore(
             self.gram, inverse.T, state.inside, state.free, k, inverse.theta, known, scale,
-            float(goal.nodes), work,
+            float(max(goal.nodes - done.nodes, 1)), work,
         )
-        self._eliminating += written
         solutions = [("N", data.residual(chosen)[1])] if best < known else []
         children = [Child(Subset(np.sort(a), np.sort(b)), self._value(r)) for a, b, r in rest]
         bound = min([self._value(closed), *(child.bound for child in children)])
         return Evaluation(
             bound, solutions, [Candidate(0)] if children else (), children, nodes=visited,
-            removed=min(removed, self._value(closed)), work={"subtrees": 1},
+            removed=self._value(closed), work={"subtrees": 1},
         )
 
     def _leaf(self, columns: np.ndarray) -> Evaluation:
@@ -250,14 +281,14 @@ class SubsetSearch:
         sure = 0.0 if found is None else least_residual(self.data, found[0])
         return Evaluation(self._value(sure), [("N", self.data.residual(columns)[1])])
 
-    def _split(self, state: Subset, triangle: np.ndarray, removed: float) -> Evaluation:
+    def _split(self, state: Subset, triangle: np.ndarray) -> Evaluation:
         """Decide about the most dependent column: inverses are not to be trusted yet."""
         m, f = len(state.inside), len(state.free)
         last = la.qr(triangle[m:, m:-1], mode="r", pivoting=True, check_finite=False)[1][-1]
         at, none = np.arange(f) == last, np.zeros(f, bool)
         bound = self._value(least_residual(self.data, triangle))
         children = [Child(state.without(at, none), bound), Child(state.without(none, at), bound)]
-        return Evaluation(bound, [], [Candidate(0)], children, removed=removed)
+        return Evaluation(bound, [], [Candidate(0)], children)
 
     def _value(self, residual: Any) -> Any:
         """The objective of a residual, or of several, rounded down."""

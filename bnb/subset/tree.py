@@ -109,8 +109,6 @@ def explore(
     closed : float
         Smallest certified residual of anything that was closed.
     visited : int
-    written : float
-        Entries of inverses.
     rest : list of (inside, free, certified residual)
         The open nodes.
     """
@@ -192,4 +190,4 @@ def explore(
         ins = np.concatenate((taken[: begin[t]], columns[t][line[:i]]))
         bound = after[t, line[i + room[t]]] if i + room[t] < f else inverses[t][f, f]
         rest.append((ins, columns[t][line[i:f]], sure / max(bound, 1e-300)))
-    return best, chosen, closed, visited, written, rest
+    return best, chosen, closed, visited, rest
