@@ -15,8 +15,9 @@ from sklearn.datasets import load_diabetes
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bnb
-from bnb.subset import BestSubset, SubsetData
+from bnb.subset import BestSubset, SubsetData, relaxed
 from bnb.subset.data import condition, invert
+from relaxations import Patience
 
 
 def residual(X, y, columns, ridge=0.0):
@@ -149,6 +150,84 @@ def _schur(gram):
             factor = gram[a][i] / gram[i][i]
             gram[a] = [u - factor * v for u, v in zip(gram[a], gram[i], strict=True)]
     return gram[-1][-1]
+
+
+@pytest.mark.parametrize("weak", [0.0, 0.5, 1e9])
+@pytest.mark.parametrize("seed", range(8))
+def test_every_way_through_an_evaluation(seed, weak, monkeypatch):
+    """Slices of hardly any work: relaxations, halves and leftovers, as with many columns."""
+    monkeypatch.setattr("bnb.subset.search._FEW", 3)
+    monkeypatch.setattr("bnb.subset.search._MANY", 1)
+    monkeypatch.setattr("bnb.subset.search._WEAK", weak)
+    monkeypatch.setattr("bnb.subset.search._FIRST", 1.0)
+    monkeypatch.setattr("bnb.subset.search._SLICE", 100.0)
+    X, y = regression(seed, p=10, noise=4.0, correlation=[0.0, 2.0][seed % 2])
+    for k in (2, 4, 7):
+        result = bnb.best_subset(X, y, k, fit_intercept=False)
+        agrees(result, brute(X, y, k))
+
+
+# -- many columns ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_screening_agrees_with_brute_force(seed, monkeypatch):
+    """As if five columns were many."""
+    monkeypatch.setattr("bnb.subset.screen.DENSE", 5)
+    n = [8, 30][seed % 2]
+    X, y = regression(seed, n=n, p=11, correlation=[0.0, 1.0][seed // 2 % 2])
+    X = X * 10.0 ** np.linspace(-1, 1, 11)
+    for ridge in (0.01, 1.0, 30.0):
+        for k in (0, 1, 3, 9, 11):
+            result = bnb.best_subset(X, y, k, ridge=ridge, fit_intercept=False)
+            agrees(result, brute(X, y, k, ridge), y @ y)
+    assert bnb.best_subset(X, 0.0 * y, 3, ridge=1.0).objective == 0.0
+
+
+def test_screening_resumes(tmp_path, monkeypatch):
+    monkeypatch.setattr("bnb.subset.screen.DENSE", 12)
+    X, y = regression(1, n=40, p=30, correlation=2.0)
+    problem = BestSubset(X, y, 6, ridge=3.0)
+    whole = bnb.solve(problem)
+    assert whole.optimal and whole.work["screenings"] > 3
+    file, parts = tmp_path / "search.json", 0
+    result = None
+    while result is None or not result.optimal:
+        limit = 1 if result is None else result.nodes + 2
+        result = bnb.solve(problem, checkpoint=file, resume=parts > 0, node_limit=limit)
+        parts += 1
+    assert parts > 2 and result.objective == pytest.approx(whole.objective, rel=1e-4)
+
+
+def test_thousands_of_columns():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3000))
+    y = X[:, [5, 700, 2100]].sum(axis=1) + rng.normal(size=200)
+    result = bnb.best_subset(X, y, 3, ridge=40.0, time_limit=60)
+    assert result.optimal and np.flatnonzero(result.x).tolist() == [5, 700, 2100]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_relaxation_is_below_every_subset(seed):
+    """Also with each column forced in and out, and with a diagonal that was pushed about."""
+    rng = np.random.default_rng(seed)
+    X, y = regression(seed, p=7)
+    X, y = X / np.linalg.norm(X, axis=0), y / np.linalg.norm(y)
+    S, b, k = X.T @ X, X.T @ y, 3
+    values = {c: residual(X, y, c) - 1.0 for c in itertools.combinations(range(7), k)}
+    diagonals = relaxed.Diagonals(np.linalg.inv(S), 1e-9)
+    best, log = relaxed.climb(
+        relaxed.Dense(S), b, diagonals, k, diagonals.start() + rng.normal(size=7),
+        rng.random(7), min(values.values()), 10, Patience(),
+    )
+    assert np.linalg.eigvalsh(S - np.diag(diagonals.at(log)[0]))[0] >= 0.0
+    inside, outside = best.forced(k)
+    for chosen, value in values.items():
+        assert best.bound <= value
+        assert all(inside[j] <= value if j in chosen else outside[j] <= value for j in range(7))
+    assert best.bound >= relaxed.evaluate(
+        relaxed.Dense(S), b, diagonals.at(diagonals.start())[0], k, np.full(7, k / 7)
+    )[1].bound
 
 
 # -- SupportQP without rows -----------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..problem import Candidate, Child, Evaluation, Goal, Problem
+from . import screen
 from .data import SubsetData
 from .search import Subset, SubsetSearch
 
@@ -29,8 +30,12 @@ class BestSubset(Problem):
 
     def __init__(self, X: np.ndarray, y: np.ndarray, k: int, ridge: float = 0.0) -> None:
         self.X, self.y, self.k, self.ridge = X, y, k, ridge
-        data = SubsetData.from_columns(X, y, ridge)
-        self._search = SubsetSearch(data, k, np.zeros(0, dtype=np.int64))
+        self._search: SubsetSearch | screen.ScreenedSearch
+        if ridge > 0.0 and X.shape[1] > screen.DENSE:
+            self._search = screen.ScreenedSearch(X, y, k, ridge)
+        else:
+            data = SubsetData.from_columns(X, y, ridge)
+            self._search = SubsetSearch(data, k, np.zeros(0, dtype=np.int64))
 
     def __str__(self) -> str:
         n, p = self.X.shape

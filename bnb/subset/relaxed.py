@@ -33,6 +33,45 @@ _SHARP = 30.0  # how much less they count the smaller they are
 _STRIDE = 0.5  # first step of log D
 
 
+class Dense:
+    """A matrix S that is written down, its entries at most one."""
+
+    def __init__(self, S: np.ndarray) -> None:
+        self._S = S
+        self.length = len(S)
+
+    def block(self, on: np.ndarray) -> np.ndarray:
+        """The rows and columns `on`."""
+        return self._S[np.ix_(on, on)]
+
+    def times(self, on: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Su for a u that is zero but for the entries `on`."""
+        return self._S[:, on] @ u
+
+
+class Ridged:
+    """S = XᵀX + D with columns of length one at most, as the rows of Xᵀ."""
+
+    def __init__(self, rows: np.ndarray, D: np.ndarray) -> None:
+        self._rows = rows
+        self._D = D
+        self.length = rows.shape[1]
+
+    def block(self, on: np.ndarray) -> np.ndarray:
+        """The rows and columns `on`."""
+        some = self._rows[on]
+        return some @ some.T + np.diag(self._D[on])
+
+    def times(self, on: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Su for a u that is zero but for the entries `on`."""
+        product = self._rows @ (u @ self._rows[on])
+        product[on] += self._D[on] * u
+        return product
+
+
+Gram = Dense | Ridged
+
+
 @dataclass(frozen=True)
 class Relaxed:
     """A bound, and what each column adds to it.
@@ -45,20 +84,22 @@ class Relaxed:
         r_j² / D_j.
     z : ndarray
         The point that the bound comes from.
+    inside : int
+        So many columns, the first, are in.
     """
 
     bound: float
     score: np.ndarray
     z: np.ndarray
+    inside: int = 0
 
     def forced(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds with each column in, and with each column out."""
-        order = np.argsort(-self.score, kind="stable")
-        last = self.score[order[k - 1]]
-        after = self.score[order[k]]
+        """Bounds with each free column in, and with each free column out."""
+        score = self.score[self.inside :]
+        order = np.argsort(-score, kind="stable")
         return (
-            self.bound + np.maximum(last - self.score, 0.0),
-            self.bound + np.maximum(self.score - after, 0.0),
+            self.bound + np.maximum(score[order[k - 1]] - score, 0.0),
+            self.bound + np.maximum(score - score[order[k]], 0.0),
         )
 
 
@@ -96,56 +137,58 @@ class Diagonals:
 
 
 def evaluate(
-    S: np.ndarray, b: np.ndarray, D: np.ndarray, k: int, z: np.ndarray
+    S: Gram, b: np.ndarray, D: np.ndarray, k: int, z: np.ndarray, inside: int = 0
 ) -> tuple[float, Relaxed]:
     """The value of the relaxation at z, and the bound that its solution gives."""
     on = np.flatnonzero(z)
     scale = np.sqrt(z[on] / D[on])
-    G = S[np.ix_(on, on)] - np.diag(D[on])
+    G = S.block(on) - np.diag(D[on])
     system = np.eye(len(on)) + scale[:, None] * G * scale
     u = scale * la.solve(system, scale * b[on], assume_a="pos", check_finite=False)
-    Su = S[:, on] @ u
+    Su = S.times(on, u)
     r = b - Su
     r[on] += D[on] * u
     weight = float(np.abs(u).sum())
-    n = len(b) + 5.0
+    n = S.length + len(on) + 5.0
     r = np.abs(r) + _EPS * n * (1.0 + 2.0 * weight)  # entries of S and b are at most one
     score = r * r / D
-    top = float(np.partition(score, -k)[-k:].sum())
+    top = float(score[:inside].sum() + np.partition(score[inside:], -k)[-k:].sum())
     curved = float(u @ Su[on] - D[on] @ (u * u))
     bound = -curved - top - _EPS * n * (2.0 * weight**2 + 2.0 * top)
-    return -float(b[on] @ u), Relaxed(bound, score, z)
+    return -float(b[on] @ u), Relaxed(bound, score, z, inside)
 
 
 def relax(
-    S: np.ndarray, b: np.ndarray, D: np.ndarray, k: int, z: np.ndarray, goal: float
+    S: Gram, b: np.ndarray, D: np.ndarray, k: int, z: np.ndarray, goal: float, inside: int = 0
 ) -> Relaxed:
     """Improve z until the bound reaches the goal or stops rising.
 
     Parameters
     ----------
-    S, b : ndarray
-        Columns of length one at most.
+    S, b : Gram, ndarray
+        Of columns of length one at most.
     D : ndarray
         S ⪰ D.
     k : int
-        How many columns may be chosen.
+        How many of the free columns may be chosen.
     z : ndarray
         Where to begin.
     goal : float
         A bound that is high enough.
+    inside : int
+        So many columns, the first, are in.
     """
-    z = project(z, k)
-    value, found = evaluate(S, b, D, k, z)
+    z = project(z, k, inside)
+    value, found = evaluate(S, b, D, k, z, inside)
     best = found
     step = 1.0 / max(float(found.score.max()), 1e-300)
     for _ in range(_STEPS):
         if best.bound >= goal or value - best.bound <= 0.03 * max(goal - value, 1e-5):
             break
         while True:
-            new = project(z + step * found.score, k)
+            new = project(z + step * found.score, k, inside)
             move = new - z
-            there, trial = evaluate(S, b, D, k, new)
+            there, trial = evaluate(S, b, D, k, new, inside)
             if there <= value - 1e-2 * float(found.score @ move) or step < 1e-12:
                 break
             step *= 0.3
@@ -159,7 +202,7 @@ def relax(
 
 
 def climb(
-    S: np.ndarray, b: np.ndarray, diagonals: Diagonals, k: int, log: np.ndarray, z: np.ndarray,
+    S: Gram, b: np.ndarray, diagonals: Diagonals, k: int, log: np.ndarray, z: np.ndarray,
     goal: float, rounds: int, patience: Patience,
 ) -> tuple[Relaxed, np.ndarray]:
     """Improve D and z in turn until the goal is reached or decides about many columns.
@@ -190,8 +233,10 @@ def climb(
     return best, kept
 
 
-def project(z: np.ndarray, k: int) -> np.ndarray:
-    """The nearest point with 0 ≤ z ≤ 1 and Σz ≤ k."""
+def project(z: np.ndarray, k: int, inside: int = 0) -> np.ndarray:
+    """The nearest point with 0 ≤ z ≤ 1 and Σz ≤ k over the free; one for those that are in."""
+    if inside:
+        return np.concatenate([np.ones(inside), project(z[inside:], k)])
     clipped = np.clip(z, 0.0, 1.0)
     if clipped.sum() <= k:
         return clipped

@@ -21,7 +21,7 @@ from ..problem import Candidate, Child, Evaluation, Goal
 from ..validation import index_set
 from . import swaps
 from .data import Inverse, SubsetData, condition, invert, least_residual
-from .relaxed import Diagonals, climb
+from .relaxed import Dense, Diagonals, climb
 from .tree import explore
 
 _FIRST = 1e7
@@ -207,7 +207,7 @@ class SubsetSearch:
         log, z = state.warm or (diagonals.start(), self._chosen(goal, state.free))
         target = (goal.cutoff - self.data.offset) / self.data.unit * (1.0 + 2.0 * inverse.theta)
         best, log = climb(
-            gram[:f, :f], gram[:f, f], diagonals, k, log, z, target - gram[f, f],
+            Dense(gram[:f, :f]), gram[:f, f], diagonals, k, log, z, target - gram[f, f],
             _ROUNDS if state.warm is None else _ROUNDS_BELOW, goal.patience,
         )
         state = Subset(state.inside, state.free, (log, best.z))
@@ -303,14 +303,24 @@ class SubsetSearch:
 
     def encode(self, state: Subset) -> list[list[int]]:
         """The two sets."""
-        return [state.inside.tolist(), state.free.tolist()]
+        return encode(state)
 
     def decode(self, data: Any) -> Subset:
         """The two sets back, checked."""
-        inside, free = (index_set(name, part, self.data.p)
-                        for name, part in zip(("inside", "free"), data, strict=True))
-        if len(np.intersect1d(inside, free)):
-            raise ValueError("a column is in and free at once")
-        if len(np.setdiff1d(self.always, inside)) or len(inside) - len(self.always) > self.k:
-            raise ValueError("the columns that are in cannot be")
-        return Subset(inside, free)
+        return decode(data, self.data.p, self.k, self.always)
+
+
+def encode(state: Subset) -> list[list[int]]:
+    """A node as JSON data."""
+    return [state.inside.tolist(), state.free.tolist()]
+
+
+def decode(data: Any, p: int, k: int, always: np.ndarray) -> Subset:
+    """A node back from JSON data; a ValueError says what cannot be."""
+    inside, free = (index_set(name, part, p)
+                    for name, part in zip(("inside", "free"), data, strict=True))
+    if len(np.intersect1d(inside, free)):
+        raise ValueError("a column is in and free at once")
+    if len(np.setdiff1d(always, inside)) or len(inside) - len(always) > k:
+        raise ValueError("the columns that are in cannot be")
+    return Subset(inside, free)
