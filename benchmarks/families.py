@@ -11,6 +11,7 @@ large         thousands of points: random ones, pageBlocks without compression, 
 portfolios    OR-Library port1 … port5, at most ten assets
 subset        best-subset regression on scikit-learn's diabetes data
 sparse        best-subset regression on made data, 50 to 500 correlated columns
+ridge         the same with 10,000 columns and a ridge; no peer gets it, its matrix is too large
 qplib         mixed-integer convex QPs of QPLIB
 """
 
@@ -29,6 +30,7 @@ from sklearn.preprocessing import StandardScaler
 import bnb
 import csvm
 from bnb.problem import Problem
+from bnb.subset import BestSubset
 from csvm.experiments.printed import TARGETS
 from csvm.rates import threshold_count
 from csvm.search import CSVMProblem, slack_costs
@@ -49,6 +51,7 @@ WISCONSIN_BUDGET = 15  # its own target leaves nothing to give up
 WEIGHTS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 QPLIB = ("QPLIB_3871", "QPLIB_3980", "QPLIB_3913")
 MADE = "made"
+RIDGE = 0.1  # a tenth of the squared length of a column
 SMALL_SHARE = 0.15  # of a sample's anchors may be given up: Hoeffding's term would allow none
 
 
@@ -324,6 +327,19 @@ def sparse() -> Iterator[Instance]:
                     yield miqp_instance("sparse", name, problem)
 
 
+def ridge() -> Iterator[Instance]:
+    for correlation in (0.5, 0.9):
+        for ratio in (1.0, 5.0):
+            for k in (5, 10):
+                X, y = sparse_regression(10_000, correlation, ratio, k)
+                y = y - y.mean()
+                yield Instance(
+                    "ridge", f"10000 columns ρ={correlation} SNR {ratio:g} k={k} ridge {RIDGE}",
+                    digest("ridge", RIDGE, k, X[:, :100], y), partial(BestSubset, X, y, k, RIDGE),
+                    {}, {},
+                )
+
+
 def sparse_regression(
     p: int, correlation: float, ratio: float, k: int, n: int = 1000
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -359,7 +375,8 @@ def qplib() -> Iterator[Instance]:
 FAMILIES: dict[str, Callable[[], Iterator[Instance]]] = {
     "linear": linear, "rbf": rbf, "paper": paper, "budgets": budgets, "rates": rates,
     "rates-full": rates_full, "points": points, "large": large,
-    "portfolios": portfolios, "subset": subset, "sparse": sparse, "qplib": qplib,
+    "portfolios": portfolios, "subset": subset, "sparse": sparse, "ridge": ridge,
+    "qplib": qplib,
 }
 SUBSET_FAMILIES = ("subset", "sparse")
 

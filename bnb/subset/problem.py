@@ -41,6 +41,11 @@ class BestSubset(Problem):
         n, p = self.X.shape
         return f"BestSubset, {self.k} of {p} columns, {n} rows"
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows of X."""
+        return self.X.shape[1], self.X.shape[0]
+
     def check(self, x: np.ndarray) -> tuple[float, float]:
         """Objective, and by how many the non-zeros are too many."""
         if np.shape(x) != (self.X.shape[1],) or not np.all(np.isfinite(x)):
