@@ -12,6 +12,7 @@ portfolios    OR-Library port1 … port5, at most ten assets
 subset        best-subset regression on scikit-learn's diabetes data
 sparse        best-subset regression on made data, 50 to 500 correlated columns
 ridge         the same with 10,000 columns and a ridge; no peer gets it, its matrix is too large
+dense         integer least squares, and random MIQPs as miosqp makes them
 qplib         mixed-integer convex QPs of QPLIB
 """
 
@@ -365,6 +366,36 @@ def _products(X: np.ndarray) -> np.ndarray:
     return Z / np.linalg.norm(Z, axis=0)
 
 
+def dense() -> Iterator[Instance]:
+    for n in (15, 25, 35):
+        yield miqp_instance("dense", f"integer least squares n={n}", integer_squares(n))
+    for n in (30, 60, 100):
+        yield miqp_instance("dense", f"random MIQP n={n}", random_miqp(n))
+
+
+def integer_squares(n: int) -> bnb.MIQP:
+    """min ‖F(x − t)‖² over integers in [−10, 10], F and t random, t in [−5, 5]."""
+    rng = np.random.default_rng(0)
+    F, t = rng.normal(size=(n, n)), rng.uniform(-5.0, 5.0, n)
+    b = F @ t
+    return bnb.MIQP(
+        2.0 * F.T @ F, -2.0 * F.T @ b, integer=range(n), lb=-10, ub=10, constant=float(b @ b)
+    )
+
+
+def random_miqp(n: int) -> bnb.MIQP:
+    """n variables, a quarter of them integers in [−5, 5], and n rows, all with 70 % non-zeros."""
+    rng = np.random.default_rng(0)
+    F, A = (rng.normal(size=(n, n)) * (rng.random((n, n)) < 0.7) for _ in range(2))
+    chosen = np.sort(rng.choice(n, n // 4, replace=False))
+    lb, ub = np.full(n, -np.inf), np.full(n, np.inf)
+    lb[chosen], ub[chosen] = -5.0, 5.0
+    return bnb.MIQP(
+        F @ F.T, rng.normal(size=n), A, rng.random(n) - 2.0, rng.random(n) + 2.0, lb=lb, ub=ub,
+        integer=chosen,
+    )
+
+
 def qplib() -> Iterator[Instance]:
     for name in QPLIB:
         path = instance_file(f"{name}.mps")
@@ -376,7 +407,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Instance]]] = {
     "linear": linear, "rbf": rbf, "paper": paper, "budgets": budgets, "rates": rates,
     "rates-full": rates_full, "points": points, "large": large,
     "portfolios": portfolios, "subset": subset, "sparse": sparse, "ridge": ridge,
-    "qplib": qplib,
+    "dense": dense, "qplib": qplib,
 }
 SUBSET_FAMILIES = ("subset", "sparse")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from relaxations import Pairs
 
 from . import validation
-from .miqp import MIQP, Box
-from .problem import Candidate, Child, Evaluation, Goal
+from .miqp import MIQP
+from .problem import Evaluation, Goal
 from .subset.data import SubsetData
-from .subset.search import Subset, SubsetSearch
+from .subset.search import SubsetSearch
 
 
 class SupportQP(MIQP):
@@ -55,7 +55,7 @@ class SupportQP(MIQP):
     array([1., 2., 0.])
     """
 
-    scratch = MIQP.scratch | {"_subset", "_is_subset"}
+    scratch = MIQP.scratch | {"_subset"}
 
     def __init__(
         self,
@@ -113,7 +113,6 @@ class SupportQP(MIQP):
         self._links = Pairs(selectable, np.arange(n, n + m), floor, ceiling, np.zeros(m))
         self._refuse_unbounded(floor, ceiling)
         self._subset = self._best_subset(int(k)) if rows.shape[0] == 0 else None
-        self._is_subset = False  # until `prepare` has seen that no bound matters
 
     def _best_subset(self, k: int) -> SubsetSearch | None:
         """The problem without its bounds; None where P is singular up to rounding."""
@@ -138,52 +137,23 @@ class SupportQP(MIQP):
 
     # -- best subset ------------------------------------------------------------------------
 
-    def prepare(self, goal: Goal) -> Evaluation:
-        """As a best subset if the bounds do not matter, else as for `MIQP`."""
-        self._is_subset = False
-        if self._subset is not None:
-            found = self._lifted(self._subset.prepare(goal))
-            checked = [self.check(x) for _, x in found.solutions]
-            known = [value for value, violation in checked if violation <= 0.0]
-            if known and self._subset.within(min(known), *self._selected_bounds()):
-                self._is_subset = True
-                return found
-        return super().prepare(goal)
+    def _take_over(self, goal: Goal) -> Evaluation | None:
+        """A best-subset problem if the bounds do not matter."""
+        if self._subset is None:
+            return None
+        found = self._subset.prepare(goal)
+        found.solutions = [(source, self.accept(x)) for source, x in found.solutions]
+        checked = [self.check(x) for _, x in found.solutions]
+        known = [value for value, violation in checked if violation <= 0.0]
+        if not known or not self._subset.within(min(known), *self._selected_bounds()):
+            return None
+        self._delegate = self._subset
+        return found
 
     def _selected_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         low, high = self.lb[: self._n].copy(), self.ub[: self._n].copy()
         low[self.selectable], high[self.selectable] = self._links.low, self._links.high
         return low, high
-
-    def _lifted(self, found: Evaluation) -> Evaluation:
-        found.solutions = [(source, self.accept(x)) for source, x in found.solutions]
-        return found
-
-    def root(self) -> Box | Subset:  # type: ignore[override]
-        """The presolved bounds, or all columns."""
-        return self._subset.root() if self._is_subset else super().root()
-
-    def evaluate(self, state: Box | Subset, goal: Goal) -> Evaluation:  # type: ignore[override]
-        """Search below the node for a slice of work, or as for `MIQP`."""
-        if isinstance(state, Subset):
-            return self._lifted(self._subset.evaluate(state, goal))
-        return super().evaluate(state, goal)
-
-    def branch(  # type: ignore[override]
-        self, state: Box | Subset, evaluation: Evaluation, candidate: Candidate
-    ) -> Sequence[Box | Child]:
-        """What the evaluation left open, or as for `MIQP`."""
-        if isinstance(state, Subset):
-            return self._subset.branch(evaluation)
-        return super().branch(state, evaluation, candidate)
-
-    def encode(self, state: Box | Subset) -> Any:
-        """The state as JSON data."""
-        return self._subset.encode(state) if isinstance(state, Subset) else super().encode(state)
-
-    def decode(self, data: Any) -> Box | Subset:  # type: ignore[override]
-        """The state back from JSON data."""
-        return self._subset.decode(data) if self._is_subset else super().decode(data)
 
     # -- as an MIQP -------------------------------------------------------------------------
 
