@@ -12,6 +12,7 @@ portfolios    OR-Library port1 … port5, at most ten assets
 subset        best-subset regression on scikit-learn's diabetes data
 sparse        best-subset regression on made data, 50 to 500 correlated columns
 ridge         the same with 10,000 columns and a ridge; no peer gets it, its matrix is too large
+commitment    unit commitment: which of 6 to 20 power plants run in which of 12 or 24 hours
 dense         integer least squares, and random MIQPs as miosqp makes them
 qplib         mixed-integer convex QPs of QPLIB
 """
@@ -366,6 +367,46 @@ def _products(X: np.ndarray) -> np.ndarray:
     return Z / np.linalg.norm(Z, axis=0)
 
 
+def commitment() -> Iterator[Instance]:
+    for units, hours in ((6, 12), (10, 24), (20, 24)):
+        yield miqp_instance(
+            "commitment", f"{units} units {hours} hours", commitment_problem(units, hours)
+        )
+
+
+def commitment_problem(units: int, hours: int) -> bnb.MIQP:
+    """Outputs, whether a unit is on, and whether it starts: in that order, hour by hour.
+
+    A unit that is on has a least output, fixed and quadratic costs; starting costs too. The
+    demand follows the day.
+    """
+    rng = np.random.default_rng(0)
+    top = rng.uniform(50.0, 200.0, units)
+    low = top * rng.uniform(0.3, 0.5, units)
+    fixed, price = rng.uniform(100.0, 400.0, units), rng.uniform(10.0, 25.0, units)
+    curve, start = rng.uniform(0.005, 0.05, units), rng.uniform(100.0, 500.0, units)
+    day = np.sin(2.0 * np.pi * (np.arange(hours) - 6.0) / 24.0)
+    demand = top.sum() * (0.5 + 0.25 * day + 0.05 * rng.random(hours))
+    m = units * hours
+    one, none = sp.identity(m), sp.csr_matrix((m, m))
+    before = sp.kron(sp.identity(units), sp.eye(hours, k=-1))
+    A = sp.vstack([
+        sp.hstack([one, -sp.diags(np.repeat(top, hours)), none]),
+        sp.hstack([one, -sp.diags(np.repeat(low, hours)), none]),
+        sp.hstack([sp.kron(np.ones((1, units)), sp.identity(hours)),
+                   sp.csr_matrix((hours, 2 * m))]),
+        sp.hstack([none, one - before, -one]),
+    ])
+    free, zero = np.full(m, np.inf), np.zeros(m)
+    costs = [np.repeat(part, hours) for part in (price, fixed, start)]
+    return bnb.MIQP(
+        sp.diags(np.concatenate([np.repeat(2.0 * curve, hours), zero, zero])),
+        np.concatenate(costs), A, np.concatenate([-free, zero, demand, -free]),
+        np.concatenate([zero, free, demand, zero]), lb=0.0,
+        ub=np.concatenate([np.repeat(top, hours), np.ones(2 * m)]), binary=np.arange(m, 3 * m),
+    )
+
+
 def dense() -> Iterator[Instance]:
     for n in (15, 25, 35):
         yield miqp_instance("dense", f"integer least squares n={n}", integer_squares(n))
@@ -407,7 +448,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Instance]]] = {
     "linear": linear, "rbf": rbf, "paper": paper, "budgets": budgets, "rates": rates,
     "rates-full": rates_full, "points": points, "large": large,
     "portfolios": portfolios, "subset": subset, "sparse": sparse, "ridge": ridge,
-    "dense": dense, "qplib": qplib,
+    "commitment": commitment, "dense": dense, "qplib": qplib,
 }
 SUBSET_FAMILIES = ("subset", "sparse")
 

@@ -13,13 +13,12 @@ import scipy.sparse as sp
 
 from relaxations import (
     QP,
-    OSQPWorkspace,
     OutOfTimeError,
     Pairs,
     Patience,
-    PerspectiveWorkspace,
     ReducedSolver,
     Solution,
+    Workspace,
     workspace_for,
 )
 
@@ -134,9 +133,9 @@ class MIQP(Problem):
         self._plain_qp: QP | None = None
         self._strong_qp: QP | None = None
         self._scale = np.ones(n)
-        self._plain: OSQPWorkspace | PerspectiveWorkspace | None = None
+        self._plain: Workspace | None = None
         self._reduced: ReducedSolver | None = None
-        self._strong: OSQPWorkspace | PerspectiveWorkspace | None = None
+        self._strong: Workspace | None = None
         self._bottomless = False
         self._seconds = 0.0
         self.evaluations = 0
@@ -420,7 +419,7 @@ class MIQP(Problem):
         return found
 
     @property
-    def plain(self) -> OSQPWorkspace | PerspectiveWorkspace:
+    def plain(self) -> Workspace:
         """The relaxation as it was given, made when first needed."""
         if self._plain is None:
             assert self._plain_qp is not None
