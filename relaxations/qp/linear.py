@@ -28,7 +28,7 @@ def is_separable(qp: QP) -> bool:
     """Whether all curvature is that of single variables, in no more than one term each."""
     P = sp.coo_matrix(qp.P)
     held = P.data != 0.0
-    mixed = np.any(P.row[held] != P.col[held]) or np.isin(P.row[held], qp.pairs.x).any()
+    mixed = np.any(P.row[held] != P.col[held]) or np.any(np.isin(P.row[held], qp.pairs.x))
     return not bool(mixed)
 
 
@@ -38,7 +38,7 @@ def suits(qp: QP) -> bool:
         return False
     curved = np.count_nonzero(qp.square + sp.csr_matrix(qp.P).diagonal())
     curved += np.count_nonzero(qp.pairs.d)
-    return 0 < curved <= _FEW_CURVED * qp.n
+    return bool(0 < curved <= _FEW_CURVED * qp.n)
 
 
 class LinearWorkspace:
