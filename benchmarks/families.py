@@ -10,6 +10,10 @@ points        one rate at full size with smooth, linear and rough kernels, costs
 large         thousands of points: random ones, pageBlocks without compression, a linear kernel
 portfolios    OR-Library port1 … port5, at most ten assets
 subset        best-subset regression on scikit-learn's diabetes data
+sparse        best-subset regression on made data, 50 to 500 correlated columns
+ridge         the same with 10,000 columns and a ridge; no peer gets it, its matrix is too large
+commitment    unit commitment: which of 6 to 20 power plants run in which of 12 or 24 hours
+dense         integer least squares, and random MIQPs as miosqp makes them
 qplib         mixed-integer convex QPs of QPLIB
 """
 
@@ -28,6 +32,7 @@ from sklearn.preprocessing import StandardScaler
 import bnb
 import csvm
 from bnb.problem import Problem
+from bnb.subset import BestSubset
 from csvm.experiments.printed import TARGETS
 from csvm.search import CSVMProblem, slack_costs
 from csvm.search.instance import Instance as CSVMInstance
@@ -48,6 +53,7 @@ WISCONSIN_BUDGET = 15  # its own target leaves nothing to give up
 WEIGHTS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 QPLIB = ("QPLIB_3871", "QPLIB_3980", "QPLIB_3913")
 MADE = "made"
+RIDGE = 0.1  # a tenth of the squared length of a column
 SMALL_SHARE = 0.15  # of a sample's anchors may be given up: Hoeffding's term would allow none
 
 
@@ -313,12 +319,122 @@ def subset_problem(X: np.ndarray, y: np.ndarray, k: int) -> bnb.SupportQP:
     )
 
 
+def sparse() -> Iterator[Instance]:
+    for p in (50, 100, 200, 500):
+        for correlation in (0.5, 0.9):
+            for ratio in (1.0, 5.0):
+                for k in (5, 10):
+                    problem = subset_problem(*sparse_regression(p, correlation, ratio, k), k)
+                    name = f"{p} columns ρ={correlation} SNR {ratio:g} k={k}"
+                    yield miqp_instance("sparse", name, problem)
+
+
+def ridge() -> Iterator[Instance]:
+    for correlation in (0.5, 0.9):
+        for ratio in (1.0, 5.0):
+            for k in (5, 10):
+                X, y = sparse_regression(10_000, correlation, ratio, k)
+                y = y - y.mean()
+                yield Instance(
+                    "ridge", f"10000 columns ρ={correlation} SNR {ratio:g} k={k} ridge {RIDGE}",
+                    digest("ridge", RIDGE, k, X[:, :100], y), partial(BestSubset, X, y, k, RIDGE),
+                    {}, {},
+                )
+
+
+def sparse_regression(
+    p: int, correlation: float, ratio: float, k: int, n: int = 1000
+) -> tuple[np.ndarray, np.ndarray]:
+    """Columns with correlations ρ^|i−j|, y the sum of k evenly spaced ones and noise.
+
+    `ratio` is the signal-to-noise ratio var(Xβ) / σ². The columns are centred, of length one.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    for j in range(1, p):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1.0 - correlation**2) * X[:, j]
+    signal = X[:, np.linspace(0, p - 1, k).round().astype(int)].sum(axis=1)
+    y = signal + np.sqrt(signal.var() / ratio) * rng.normal(size=n)
+    X = X - X.mean(axis=0)
+    return X / np.linalg.norm(X, axis=0), y
+
+
 def _products(X: np.ndarray) -> np.ndarray:
     """The columns, their squares (not of the binary one, the second) and products, standardised."""
     pairs = [(i, j) for i in range(10) for j in range(i, 10) if (i, j) != (1, 1)]
     Z = np.column_stack([X, *(X[:, i] * X[:, j] for i, j in pairs)])
     Z -= Z.mean(axis=0)
     return Z / np.linalg.norm(Z, axis=0)
+
+
+def commitment() -> Iterator[Instance]:
+    for units, hours in ((6, 12), (10, 24), (20, 24)):
+        yield miqp_instance(
+            "commitment", f"{units} units {hours} hours", commitment_problem(units, hours)
+        )
+
+
+def commitment_problem(units: int, hours: int) -> bnb.MIQP:
+    """Outputs, whether a unit is on, and whether it starts: in that order, hour by hour.
+
+    A unit that is on has a least output, fixed and quadratic costs; starting costs too. The
+    demand follows the day.
+    """
+    rng = np.random.default_rng(0)
+    top = rng.uniform(50.0, 200.0, units)
+    low = top * rng.uniform(0.3, 0.5, units)
+    fixed, price = rng.uniform(100.0, 400.0, units), rng.uniform(10.0, 25.0, units)
+    curve, start = rng.uniform(0.005, 0.05, units), rng.uniform(100.0, 500.0, units)
+    day = np.sin(2.0 * np.pi * (np.arange(hours) - 6.0) / 24.0)
+    demand = top.sum() * (0.5 + 0.25 * day + 0.05 * rng.random(hours))
+    m = units * hours
+    one, none = sp.identity(m), sp.csr_matrix((m, m))
+    before = sp.kron(sp.identity(units), sp.eye(hours, k=-1))
+    A = sp.vstack([
+        sp.hstack([one, -sp.diags(np.repeat(top, hours)), none]),
+        sp.hstack([one, -sp.diags(np.repeat(low, hours)), none]),
+        sp.hstack([sp.kron(np.ones((1, units)), sp.identity(hours)),
+                   sp.csr_matrix((hours, 2 * m))]),
+        sp.hstack([none, one - before, -one]),
+    ])
+    free, zero = np.full(m, np.inf), np.zeros(m)
+    costs = [np.repeat(part, hours) for part in (price, fixed, start)]
+    return bnb.MIQP(
+        sp.diags(np.concatenate([np.repeat(2.0 * curve, hours), zero, zero])),
+        np.concatenate(costs), A, np.concatenate([-free, zero, demand, -free]),
+        np.concatenate([zero, free, demand, zero]), lb=0.0,
+        ub=np.concatenate([np.repeat(top, hours), np.ones(2 * m)]), binary=np.arange(m, 3 * m),
+    )
+
+
+def dense() -> Iterator[Instance]:
+    for n in (15, 25, 35):
+        yield miqp_instance("dense", f"integer least squares n={n}", integer_squares(n))
+    for n in (30, 60, 100):
+        yield miqp_instance("dense", f"random MIQP n={n}", random_miqp(n))
+
+
+def integer_squares(n: int) -> bnb.MIQP:
+    """min ‖F(x − t)‖² over integers in [−10, 10], F and t random, t in [−5, 5]."""
+    rng = np.random.default_rng(0)
+    F, t = rng.normal(size=(n, n)), rng.uniform(-5.0, 5.0, n)
+    b = F @ t
+    return bnb.MIQP(
+        2.0 * F.T @ F, -2.0 * F.T @ b, integer=range(n), lb=-10, ub=10, constant=float(b @ b)
+    )
+
+
+def random_miqp(n: int) -> bnb.MIQP:
+    """n variables, a quarter of them integers in [−5, 5], and n rows, all with 70 % non-zeros."""
+    rng = np.random.default_rng(0)
+    F, A = (rng.normal(size=(n, n)) * (rng.random((n, n)) < 0.7) for _ in range(2))
+    chosen = np.sort(rng.choice(n, n // 4, replace=False))
+    lb, ub = np.full(n, -np.inf), np.full(n, np.inf)
+    lb[chosen], ub[chosen] = -5.0, 5.0
+    return bnb.MIQP(
+        F @ F.T, rng.normal(size=n), A, rng.random(n) - 2.0, rng.random(n) + 2.0, lb=lb, ub=ub,
+        integer=chosen,
+    )
 
 
 def qplib() -> Iterator[Instance]:
@@ -331,8 +447,10 @@ def qplib() -> Iterator[Instance]:
 FAMILIES: dict[str, Callable[[], Iterator[Instance]]] = {
     "linear": linear, "rbf": rbf, "paper": paper, "budgets": budgets, "rates": rates,
     "rates-full": rates_full, "points": points, "large": large,
-    "portfolios": portfolios, "subset": subset, "qplib": qplib,
+    "portfolios": portfolios, "subset": subset, "sparse": sparse, "ridge": ridge,
+    "commitment": commitment, "dense": dense, "qplib": qplib,
 }
+SUBSET_FAMILIES = ("subset", "sparse")
 
 
 def quick() -> Iterator[Instance]:

@@ -18,7 +18,14 @@ import numpy as np
 import bnb
 from csvm.search import CSVMProblem, Settings
 
-from .families import Instance, Sample
+from .families import (
+    SUBSET_FAMILIES,
+    Instance,
+    Sample,
+    integer_squares,
+    sparse_regression,
+    subset_problem,
+)
 from .instances import portfolio_problem, random_portfolio
 from .measures import disagreements, primal_dual_integral, relative_gap
 from .model import objective_scale
@@ -167,6 +174,8 @@ def jobs(instances: Iterable[Instance], solvers: list[str], limit: float) -> lis
             if solver == OURS:
                 found.append(Job(instance, OURS, "own", limit))
                 continue
+            if PEERS[solver].subset and instance.family not in SUBSET_FAMILIES:
+                continue
             for formulation in instance.formulations:
                 if formulation != "indicator" or PEERS[solver].indicators:
                     found.append(Job(instance, solver, formulation, limit))
@@ -224,6 +233,8 @@ def warm_up() -> None:
     """Compile before any clock runs."""
     bnb.solve_miqp([[1.0]], [0.0], binary=[0])
     bnb.solve(portfolio_problem(*random_portfolio(20, 20), 0.9, k=5), time_limit=60)
+    bnb.solve(integer_squares(6))
+    bnb.solve(subset_problem(*sparse_regression(60, 0.9, 1.0, 10), 10), time_limit=60)
     for rates, gamma, search in product((1, 2), (0.0, 1.0), ("convex", "drop", "recourse")):
         instance = Sample("wisconsin", 1.0, gamma, 60, rates=rates).problem().instance
         settings = Settings(begin_with=search, chances=(), local_share=10.0)

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from .cvxpy_solver import CvxpySolver
     from .plots import plot_gap, plot_tree
     from .reader import read
+    from .subset.regression import BestSubsetRegressor, best_subset
 
 __all__ = [
     "MIQP",
     "STOP",
+    "BestSubsetRegressor",
     "Candidate",
     "CheckpointWarning",
     "CvxpySolver",
@@ -35,6 +37,7 @@ __all__ = [
     "SupportQP",
     "Tolerance",
     "UnboundedError",
+    "best_subset",
     "plot_gap",
     "plot_tree",
     "read",
@@ -42,9 +45,11 @@ __all__ = [
     "solve_miqp",
 ]
 
-# cvxpy takes a second to import and most users never need it: these come when asked for.
+# cvxpy and scikit-learn take a second to import and not all need them: these come when asked for.
 _LAZY = {
+    "BestSubsetRegressor": "subset.regression",
     "CvxpySolver": "cvxpy_solver",
+    "best_subset": "subset.regression",
     "plot_gap": "plots",
     "plot_tree": "plots",
     "read": "reader",

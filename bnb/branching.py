@@ -81,6 +81,8 @@ class PseudoCost(FirstCandidate):
         self, node: Node, evaluation: Evaluation, probe: Probe
     ) -> tuple[Candidate, list[Node] | None]:
         """Highest score, with probes where the pseudo-costs are not yet reliable."""
+        if len(evaluation.candidates) == 1:  # nothing to choose
+            return evaluation.candidates[0], None
         average = sum(self._sum.values()) / max(1, sum(self._count.values())) or 1.0
         # A gain of zero must not hide the other side's: both sides count from a small floor.
         floor = 1e-6 * abs(node.bound) if np.isfinite(node.bound) and node.bound else 1e-6

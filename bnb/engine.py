@@ -432,7 +432,7 @@ class _Search:
 
     def _process(self, node: Node, evaluation: Evaluation) -> None:
         """Take in an evaluated node: learn, try its solutions, and split or close it."""
-        self.nodes += 1
+        self.nodes += evaluation.nodes
         self.current = node
         if node.evaluation is None:
             self.relaxation_seconds += evaluation.seconds or 0.0
@@ -506,9 +506,11 @@ class _Search:
         return self.tolerance.cutoff(self.objective)
 
     def _goal(self, probe: bool = False) -> Goal:
+        limit = self.options.node_limit
         return Goal(
             self.cutoff, self.objective, self.x, self.deadline, probe, self.options.seed,
             lambda: self.interrupted, self.tolerance,
+            math.inf if limit is None else max(limit - self.nodes, 1),
         )
 
     def _offer_all(self, evaluation: Evaluation) -> None:

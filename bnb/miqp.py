@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,29 +13,35 @@ import scipy.sparse as sp
 
 from relaxations import (
     QP,
-    OSQPWorkspace,
     OutOfTimeError,
     Pairs,
     Patience,
-    PerspectiveWorkspace,
     ReducedSolver,
     Solution,
+    Workspace,
     workspace_for,
 )
 
 from . import heuristics, validation
 from .engine import STOP, solve
-from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
+from .lattice import LatticeSearch
+from .problem import Candidate, Child, Evaluation, Goal, Problem, UnboundedError
 from .propagation import Propagator
 from .recession import falls_forever
 from .result import Result, Status
 from .strengthen import Strengthener, free_curvature
 from .structure import find_structure, round_rows, tighten_coefficients
+from .subset.search import SubsetSearch
 
 _INTEGRAL = 1e-6
 _WIDE = 1e6  # bounds beyond this are of little use to certify with: curvature is better
 _DOUBT = 1e-9  # share of an objective that its rounding error may take unnoticed
 _WHOLE = 2.0**53  # beyond this floats do not hold all integers, and nothing can be split
+
+_NARROW, _MANY = 3.0, 60  # a lattice is for boxes at least that wide, with so many variables
+
+Delegate = LatticeSearch | SubsetSearch
+"""Searches that can do without relaxations of their own problem."""
 
 Warm = tuple[np.ndarray, np.ndarray]
 """A point and row multipliers to start a relaxation from."""
@@ -71,7 +77,8 @@ class MIQP(Problem):
     Notes
     -----
     Rows x_j ≤ u_j z_j with binary z_j are recognised as switches and get perspective terms, pure
-    binaries get a diagonal shift, both by `relaxations.qp.convexify`.
+    binaries get a diagonal shift, both by `relaxations.qp.convexify`. Integer least squares
+    (integers alone, no rows, a wide box around the minimum) is searched as a lattice.
 
     Examples
     --------
@@ -83,7 +90,7 @@ class MIQP(Problem):
 
     scratch = frozenset({
         "_box", "_pairs", "_rows", "_propagator", "_plain_qp", "_strong_qp", "_scale", "_plain",
-        "_reduced", "_strong", "_bottomless", "_seconds", "evaluations",
+        "_reduced", "_strong", "_bottomless", "_seconds", "evaluations", "_delegate",
     })
 
     def __init__(
@@ -126,12 +133,13 @@ class MIQP(Problem):
         self._plain_qp: QP | None = None
         self._strong_qp: QP | None = None
         self._scale = np.ones(n)
-        self._plain: OSQPWorkspace | PerspectiveWorkspace | None = None
+        self._plain: Workspace | None = None
         self._reduced: ReducedSolver | None = None
-        self._strong: OSQPWorkspace | PerspectiveWorkspace | None = None
+        self._strong: Workspace | None = None
         self._bottomless = False
         self._seconds = 0.0
         self.evaluations = 0
+        self._delegate: Delegate | None = None  # a search that is better suited to the structure
 
     # -- the original problem ---------------------------------------------------------------
 
@@ -177,8 +185,11 @@ class MIQP(Problem):
         """Presolve, first incumbents, and the strongest relaxation that pays."""
         self._seconds = 0.0
         # Nothing is left from an earlier search, so that runs repeat.
-        self._plain = self._reduced = self._strong = self._strong_qp = None
+        self._plain = self._reduced = self._strong = self._strong_qp = self._delegate = None
         self.evaluations = 0
+        taken = self._take_over(goal)
+        if taken is not None:
+            return taken
         if not self._presolve(goal.patience):
             return Evaluation(np.inf)
         assert self._box is not None and self._plain_qp is not None
@@ -198,6 +209,25 @@ class MIQP(Problem):
         solutions = finder.at_root(first.x, goal)
         bound = self._strengthen(first, finder, solutions, goal)
         return Evaluation(bound, solutions, seconds=self._seconds)
+
+    def _take_over(self, goal: Goal) -> Evaluation | None:
+        """Let a search for this structure do the work, if there is one; None if not.
+
+        Integers alone, without rows, in a box around the minimum: a lattice.
+        """
+        if self.A.shape[0] or not self.is_integer.all() or np.any(self.ub - self.lb < _NARROW):
+            return None
+        if len(self.q) > _MANY:
+            return None
+        P = self.P.toarray()
+        lattice = LatticeSearch.of(
+            P, self.q, self.constant, np.ceil(self.lb - _INTEGRAL),
+            np.floor(self.ub + _INTEGRAL), 0.5 * max(goal.tolerance.relative, 1e-6),
+        )
+        if lattice is None:
+            return None
+        self._delegate = lattice
+        return Evaluation(lattice.least, [("R", lattice.start(P, self.q))])
 
     def _presolve(self, patience: Patience) -> bool:
         """Tighten bounds and coefficients and find switches; False if proven infeasible."""
@@ -284,7 +314,7 @@ class MIQP(Problem):
 
         None if it does so up to rounding only.
         """
-        box = self.root()
+        box = self._presolved()
         if np.all(np.isfinite(box.lb) & np.isfinite(box.ub)):
             return False
         endless = np.flatnonzero(np.isinf(box.lb) | np.isinf(box.ub))
@@ -294,7 +324,7 @@ class MIQP(Problem):
 
     def _unbounded_or_infeasible(self, goal: Goal) -> Evaluation:
         """With a direction to fall along for ever, all depends on whether there is any point."""
-        box, n = self.root(), len(self.q)
+        box, n = self._presolved(), len(self.q)
         # Of all points one near zero: without an objective a search has no reason to end.
         points = MIQP(
             sp.identity(n), np.zeros(n), self.A, self.l, self.u, lb=box.lb, ub=box.ub,
@@ -308,12 +338,21 @@ class MIQP(Problem):
 
     # -- the search -------------------------------------------------------------------------
 
-    def root(self) -> Box:
-        """The presolved bounds."""
+    def root(self) -> Any:
+        """The presolved bounds, or whatever a delegate begins with."""
+        if self._delegate is not None:
+            return self._delegate.root()
+        return self._presolved()
+
+    def _presolved(self) -> Box:
         return self._box if self._box is not None else Box(self.lb, self.ub)
 
-    def evaluate(self, state: Box, goal: Goal) -> Evaluation:
+    def evaluate(self, state: Any, goal: Goal) -> Evaluation:
         """Propagate, solve the relaxation, fix by reduced costs, and look for solutions."""
+        if self._delegate is not None:
+            answer = self._delegate.evaluate(state, goal)
+            answer.solutions = [(source, self.accept(x)) for source, x in answer.solutions]
+            return answer
         self._seconds = 0.0
         lb, ub = state.lb.copy(), state.ub.copy()
         if not self.propagate(lb, ub):
@@ -380,7 +419,7 @@ class MIQP(Problem):
         return found
 
     @property
-    def plain(self) -> OSQPWorkspace | PerspectiveWorkspace:
+    def plain(self) -> Workspace:
         """The relaxation as it was given, made when first needed."""
         if self._plain is None:
             assert self._plain_qp is not None
@@ -454,8 +493,12 @@ class MIQP(Problem):
         chosen = [i for i in order if fraction[i] > _INTEGRAL] or list(order)
         return [Candidate(int(open_[i]), float(part[i]), float(1.0 - part[i])) for i in chosen]
 
-    def branch(self, state: Box, evaluation: Evaluation, candidate: Candidate) -> list[Box]:
+    def branch(
+        self, state: Any, evaluation: Evaluation, candidate: Candidate
+    ) -> Sequence[Box | Child]:
         """Round the variable down in one child and up in the other."""
+        if self._delegate is not None:
+            return self._delegate.branch(evaluation)
         box: Box = evaluation.data
         j = candidate.key
         value = float(np.clip(np.floor(box.warm[0][j] + _INTEGRAL),  # type: ignore[index]
@@ -475,16 +518,20 @@ class MIQP(Problem):
             other._strong = workspace_for(self._strong_qp, self._scale)
         return other
 
-    def encode(self, state: Box) -> dict[str, Any]:
+    def encode(self, state: Any) -> Any:
         """Only the bounds that differ from the original ones."""
+        if self._delegate is not None:
+            return self._delegate.encode(state)
         data = {}
         for name, now, then in (("lb", state.lb, self.lb), ("ub", state.ub, self.ub)):
             changed = np.flatnonzero(now != then)
             data[name] = [changed.tolist(), now[changed].tolist()]
         return data
 
-    def decode(self, data: dict[str, Any]) -> Box:
+    def decode(self, data: Any) -> Any:
         """Bounds back from a checkpoint."""
+        if self._delegate is not None:
+            return self._delegate.decode(data)
         lb, ub = self.lb.copy(), self.ub.copy()
         for name, array in (("lb", lb), ("ub", ub)):
             positions, values = data[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,35 @@ def _mark_incumbents(ax: Axes, rows: list[TraceRow], sign: float) -> None:
     for letter in sorted({row.source for row in rows}):
         ax.plot([], [], "o", color=_INCUMBENT, markersize=3,
                 label=f"{letter}: {SOURCES.get(letter, 'other')}")
+
+
+def plot_criteria(
+    k: np.ndarray, criteria: Mapping[str, np.ndarray], ax: Axes | None = None
+) -> Axes:
+    """Draw information criteria over the number of columns, the smallest of each marked.
+
+    Parameters
+    ----------
+    k : ndarray of int
+    criteria : mapping from name to ndarray
+        One value per k.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    ax = _new_axes(6.0, 4.0) if ax is None else ax
+    order = np.argsort(k)
+    for (name, values), colour in zip(criteria.items(), (_BOUND, _INCUMBENT), strict=False):
+        best = int(np.argmin(values))
+        ax.plot(k[order], values[order], marker="o", markersize=4, color=colour, label=name)
+        ax.plot(k[best], values[best], marker="o", markersize=11, color=colour, fillstyle="none")
+    ax.set_xlabel("non-zero coefficients")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.legend(frameon=False)
+    return ax
 
 
 def plot_tree(result: Result, ax: Axes | None = None, *, height: str = "bound") -> Axes:

@@ -66,6 +66,9 @@ class Evaluation:
     removed : float
         Smallest bound of anything that deductions from the incumbent took out of the node
         (reduced-cost fixing: the cutoff used); it counts in the final bound.
+    nodes : int
+        How many nodes of the tree the evaluation went through: more than one where it searches
+        below its node on its own.
     """
 
     bound: float
@@ -75,6 +78,7 @@ class Evaluation:
     seconds: float | None = None
     work: dict[str, int] = field(default_factory=dict)
     removed: float = np.inf
+    nodes: int = 1
 
 
 @dataclass
@@ -99,6 +103,8 @@ class Goal:
         Says whether the user asked to stop.
     tolerance : Tolerance
         What gap the search wants closed.
+    nodes : float
+        How many nodes may still be counted, for evaluations that go through several.
     """
 
     cutoff: float = np.inf
@@ -109,6 +115,7 @@ class Goal:
     seed: int = 0
     interrupted: Callable[[], bool] = lambda: False
     tolerance: Tolerance = field(default_factory=Tolerance)
+    nodes: float = np.inf
 
     @property
     def patience(self) -> Patience:

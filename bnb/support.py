@@ -12,6 +12,9 @@ from relaxations import Pairs
 
 from . import validation
 from .miqp import MIQP
+from .problem import Evaluation, Goal
+from .subset.data import SubsetData
+from .subset.search import SubsetSearch
 
 
 class SupportQP(MIQP):
@@ -37,6 +40,10 @@ class SupportQP(MIQP):
     select are internal. With "exactly" and bounds that allow zero, a selected variable may be
     zero.
 
+    Without rows, and with bounds that no good solution reaches, this is a best-subset problem and
+    is searched as such, at microseconds a node (`bnb.subset`). All other problems are searched as
+    `MIQP`.
+
     Examples
     --------
     Best subset of two out of three regressors:
@@ -47,6 +54,8 @@ class SupportQP(MIQP):
     >>> bnb.solve(bnb.SupportQP(X.T @ X, -X.T @ y, 2)).x.round(3)
     array([1., 2., 0.])
     """
+
+    scratch = MIQP.scratch | {"_subset"}
 
     def __init__(
         self,
@@ -103,6 +112,16 @@ class SupportQP(MIQP):
         )
         self._links = Pairs(selectable, np.arange(n, n + m), floor, ceiling, np.zeros(m))
         self._refuse_unbounded(floor, ceiling)
+        self._subset = self._best_subset(int(k)) if rows.shape[0] == 0 else None
+
+    def _best_subset(self, k: int) -> SubsetSearch | None:
+        """The problem without its bounds; None where P is singular up to rounding."""
+        n = self._n
+        data = SubsetData.from_quadratic(
+            0.5 * self.P[:n, :n].toarray(), -0.5 * self.q[:n], self.constant
+        )
+        always = np.setdiff1d(np.arange(n), self.selectable)
+        return None if data is None else SubsetSearch(data, k, always)
 
     def _refuse_unbounded(self, floor: np.ndarray, ceiling: np.ndarray) -> None:
         infinite = ~(np.isfinite(floor) & np.isfinite(ceiling))
@@ -115,6 +134,28 @@ class SupportQP(MIQP):
                 "P is singular, so lb and ub must be finite for every variable that counts: "
                 "without either no lower bound can be certified"
             )
+
+    # -- best subset ------------------------------------------------------------------------
+
+    def _take_over(self, goal: Goal) -> Evaluation | None:
+        """A best-subset problem if the bounds do not matter."""
+        if self._subset is None:
+            return None
+        found = self._subset.prepare(goal)
+        found.solutions = [(source, self.accept(x)) for source, x in found.solutions]
+        checked = [self.check(x) for _, x in found.solutions]
+        known = [value for value, violation in checked if violation <= 0.0]
+        if not known or not self._subset.within(min(known), *self._selected_bounds()):
+            return None
+        self._delegate = self._subset
+        return found
+
+    def _selected_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        low, high = self.lb[: self._n].copy(), self.ub[: self._n].copy()
+        low[self.selectable], high[self.selectable] = self._links.low, self._links.high
+        return low, high
+
+    # -- as an MIQP -------------------------------------------------------------------------
 
     def propagate(self, lb: np.ndarray, ub: np.ndarray, rounds: int = 10) -> bool:
         """Rows first; then what is not selected is zero, and what cannot be zero is selected."""

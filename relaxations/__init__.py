@@ -5,7 +5,7 @@ from .qp.certificate import Certifier
 from .qp.convexify import Convexification, Convexifier, Lifted, certified_split
 from .qp.model import QP, Pairs, Solution
 from .qp.osqp_workspace import OSQPWorkspace
-from .qp.perspective import PerspectiveWorkspace, workspace_for
+from .qp.perspective import PerspectiveWorkspace, Workspace, workspace_for
 from .qp.reduced import ReducedSolver
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "PerspectiveWorkspace",
     "ReducedSolver",
     "Solution",
+    "Workspace",
     "certified_split",
     "workspace_for",
 ]

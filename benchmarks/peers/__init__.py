@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -37,6 +38,8 @@ class Peer:
         Whether anyone may use it at any size.
     indicators, trajectory : bool
         Whether it takes indicator constraints, and tells bounds while it runs.
+    subset : bool
+        Whether it is for best-subset problems alone.
     """
 
     name: str
@@ -45,6 +48,12 @@ class Peer:
     free: bool
     indicators: bool
     trajectory: bool
+    subset: bool = False
+
+    @property
+    def python(self) -> str:
+        """The interpreter it runs in: ours, or one of its own from the environment."""
+        return os.environ.get(f"CSVM_PYTHON_{self.module.upper()}", sys.executable)
 
     @property
     def installed(self) -> bool:
@@ -53,11 +62,20 @@ class Peer:
     @property
     def version(self) -> str | None:
         """The version of its package, None if anything it needs is missing."""
-        try:
-            versions = [metadata.version(name) for name in self.packages]
-        except metadata.PackageNotFoundError:
-            return None
-        return versions[0]
+        return _version(self.python, self.packages)
+
+
+@functools.cache
+def _version(python: str, packages: tuple[str, ...]) -> str | None:
+    if python != sys.executable:
+        code = f"from importlib.metadata import version; print([version(n) for n in {packages}][0])"
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+        return done.stdout.strip() or None
+    try:
+        versions = [metadata.version(name) for name in packages]
+    except metadata.PackageNotFoundError:
+        return None
+    return versions[0]
 
 
 PEERS = {
@@ -71,6 +89,8 @@ PEERS = {
         Peer("SCIP", "scip", ("pyscipopt",), True, True, True),
         Peer("GSCIP", "gscip", ("ortools",), True, False, False),
         Peer("Bonmin", "bonmin", ("casadi",), True, False, False),
+        Peer("L0BnB", "l0bnb", ("l0bnb",), True, False, False, subset=True),
+        Peer("OKRidge", "okridge", ("okridge",), True, False, False, subset=True),
     )
 }
 
@@ -84,7 +104,7 @@ def ask(peer: Peer, model: Model, limit: float, gap: float) -> Answer:
     here, there = Pipe()
     root = Path(__file__).parents[2]
     path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-m", "benchmarks.peers.worker", peer.module, str(there.fileno())]
+    command = [peer.python, "-m", "benchmarks.peers.worker", peer.module, str(there.fileno())]
     with tempfile.TemporaryFile() as log, subprocess.Popen(
         command, pass_fds=[there.fileno()], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": path}, start_new_session=True,

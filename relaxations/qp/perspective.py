@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from ..patience import FOR_EVER, Patience
 from .certificate import Certifier
+from .linear import LinearWorkspace, suits
 from .model import QP, Solution
 from .osqp_workspace import OSQPWorkspace
 
@@ -293,8 +294,17 @@ class PerspectiveWorkspace:
             self._level -= 1
 
 
-def workspace_for(qp: QP, scale: np.ndarray) -> OSQPWorkspace | PerspectiveWorkspace:
-    """OSQP where there are no perspective terms and its factorisation is quick."""
+Workspace = OSQPWorkspace | PerspectiveWorkspace | LinearWorkspace
+"""Whatever solves the nodes of a search."""
+
+
+def workspace_for(qp: QP, scale: np.ndarray) -> Workspace:
+    """OSQP where there are no perspective terms and its factorisation is quick.
+
+    Separable problems with many rows are for the simplex method.
+    """
+    if suits(qp):
+        return LinearWorkspace(qp)
     if len(qp.pairs):
         return PerspectiveWorkspace(qp, scale)
     if qp.n <= _MAX_DENSE and _sparse_work(qp) > _MAX_SPARSE_WORK:

@@ -1,0 +1,55 @@
+"""L0BnB: the penalised problem, with a λ₀ for which its solution has k non-zeros.
+
+λ₀ lies between what the k-th and the next column of a greedy fit take off the residual, and the
+bound on coefficients is twice the largest of that fit; neither is part of its time. An optimal
+solution of the penalised problem with k non-zeros is one of ours.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from l0bnb import BNBTree
+
+from ..model import Model
+from .answer import Answer
+from .regression import Regression, regression
+
+
+def solve(model: Model, limit: float, gap: float) -> Answer:
+    data = regression(model)
+    penalty, largest = _greedy(data)
+    BNBTree(data.X, data.y).solve(penalty, 0.0, largest, time_limit=1.0)  # compile
+    begin = time.perf_counter()
+    tree = BNBTree(data.X, data.y)
+    found = tree.solve(penalty, 0.0, largest, gap_tol=gap, time_limit=limit)
+    seconds = time.perf_counter() - begin
+    proven = found.gap <= gap
+    chosen = int(np.count_nonzero(found.beta))
+    status = "limit" if not proven else "optimal" if chosen == data.k else f"{chosen} non-zeros"
+    bound = 2.0 * (found.cost * (1.0 - max(found.gap, 0.0)) - penalty * data.k) + data.rest
+    return Answer(
+        status, data.point(found.beta), bound if proven else -np.inf, float(tree.number_of_nodes),
+        seconds,
+    )
+
+
+def _greedy(data: Regression) -> tuple[float, float]:
+    """λ₀, and a bound on coefficients."""
+    chosen: list[int] = []
+    rest, largest = [float(data.y @ data.y)], 0.0
+    for _ in range(min(data.k + 1, data.X.shape[1])):
+        trials = [(*_fit(data, [*chosen, j]), j)
+                  for j in range(data.X.shape[1]) if j not in chosen]
+        value, largest, j = min(trials)
+        chosen.append(j)
+        rest.append(value)
+    drops = -np.diff(rest)
+    between = float(np.sqrt(drops[data.k - 1] * max(drops[-1], 1e-12 * drops[0])))
+    return 0.5 * between, 2.0 * largest  # its loss is half of ours
+
+
+def _fit(data: Regression, columns: list[int]) -> tuple[float, float]:
+    fit = np.linalg.lstsq(data.X[:, columns], data.y, rcond=None)[0]
+    return float(np.sum((data.y - data.X[:, columns] @ fit) ** 2)), float(np.abs(fit).max())
