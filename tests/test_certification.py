@@ -154,7 +154,7 @@ def folder(tmp_path_factory):
     write(path / "train.csv", 0, 160)
     write(path / "new.csv", 1, 400)
     ran = typed(path, "csvm fit train.csv --label state --positive sick --constraint tpr>=0.8 "
-                      "--C 32 --gamma 0.5 --threshold none --quiet --model model.npz")
+                      "--C 1 --gamma 0.5 --threshold hoeffding --quiet --model model.npz")
     assert ran.returncode == 0, ran.stderr
     return path
 
