@@ -1,6 +1,6 @@
 """How often rates hold on new data, and what is kept, with `csvm.GuaranteedClassifier` and others.
 
-    python -m benchmarks.guarantees [--draws 200] [--seconds 600] [--out FILE] [--report]
+    python -m benchmarks.guarantees [--draws 200] [--first SEED] [--seconds 600] [--out FILE]
 
 Synthetic data: `make_classification`, 20 % positives, flip_y = 0.03, n = 500 and 2000 points to
 fit, 100,000 to measure the true rates. The six data sets: 60 % to fit (at most 1000 points), 40 %
@@ -183,19 +183,19 @@ def controlled(
     return None if best is None else float(grid[np.argmin(np.abs(expit(grid) - best))])
 
 
-def tasks(draws: int, sources: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+def tasks(seeds: range, sources: Sequence[str]) -> Iterator[tuple[str, str, int]]:
     """In rounds, so that a run that is stopped has some of everything."""
-    for seed in range(draws):
+    for seed in seeds:
         for source in sources:
             for question in QUESTIONS:
                 if question != "two groups" or source != "votes":  # its features are yes and no
                     yield source, question, seed
 
 
-def report(store: Store, draws: int, sources: Sequence[str]) -> str:
+def report(store: Store, seeds: range, sources: Sequence[str]) -> str:
     """Markdown: one row per source, question and method."""
     found = defaultdict(list)
-    for task in tasks(draws, sources):
+    for task in tasks(seeds, sources):
         if str(task) in store:
             for method, row in store[str(task)].items():
                 found[(*task[:2], method)].append(row)
@@ -221,6 +221,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.guarantees", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="seed of the first")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--out", default="guarantees.jsonl")
     parser.add_argument("--report", action="store_true", help="only what is in the file")
@@ -229,15 +230,16 @@ def main() -> int:
     parser.add_argument("--questions", nargs="+", default=list(QUESTIONS), choices=list(QUESTIONS))
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
+    seeds = range(options.first, options.first + options.draws)
     with Store(options.out) as store:
-        for task in tasks(0 if options.report else options.draws, options.sources):
+        for task in tasks(seeds[:0] if options.report else seeds, options.sources):
             if str(task) in store or task[1] not in options.questions:
                 continue
             if time.monotonic() > end:
                 break
             store.add(str(task), {"source": task[0], "asked": task[1], "seed": task[2]}, run(*task))
             print(*task, file=sys.stderr, flush=True)
-        print(report(store, options.draws, options.sources))
+        print(report(store, seeds, options.sources))
     return 0
 
 
