@@ -3,7 +3,7 @@
 f(x) = f(c) + ‖R(x − c)‖² with R triangular: fixing integers from the last on, what is known of the
 sum bounds the rest, and the values of a variable are tried from the nearest to its centre outwards.
 In a reduced basis of the lattice (Lenstra, Lenstra and Lovász) few are ever tried. Box constraints
-are checked at the end only, so this is for boxes around the centre.
+are checked at the end only, so this is for boxes around the centre: see `LatticeSearch.of`.
 """
 
 from __future__ import annotations
@@ -70,6 +70,14 @@ def _reduce(B: np.ndarray, U: np.ndarray) -> bool:
                 U[i, k], U[i, k - 1] = U[i, k - 1], U[i, k]
             k = max(k - 1, 1)
     return False
+
+
+def _nearest_plane(R: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Babai's point: integers from the last on, each the nearest to its centre."""
+    w = np.zeros(len(c))
+    for i in range(len(c) - 1, -1, -1):
+        w[i] = np.round(c[i] + R[i, i + 1 :] @ (c - w)[i + 1 :] / R[i, i])
+    return w
 
 
 @njit(nogil=True, cache=True)
@@ -216,8 +224,8 @@ class LatticeSearch:
     ) -> LatticeSearch | None:
         """Reduce the lattice and bound all rounding.
 
-        None if the centre is not in the box, or if P is so close to singular that bounds would
-        have a larger relative error than the tolerance.
+        None if the point that rounding from the centre leads to is not in the box, or if P is so
+        close to singular that bounds would have a larger relative error than the tolerance.
         """
         n = len(q)
         size = np.sqrt(0.5 * P.diagonal())
@@ -229,7 +237,7 @@ class LatticeSearch:
             return None
         c = la.cho_solve((R, False), -0.5 * q)
         B, U = R.copy(), np.eye(n)
-        if not (np.all((lb <= c + 1.0) & (c - 1.0 <= ub)) and _reduce(B, U)):
+        if not _reduce(B, U):
             return None
         back = np.round(np.linalg.inv(U))
         if max(np.abs(U).max(), np.abs(back).max()) > _LARGE or not np.array_equal(
@@ -237,6 +245,9 @@ class LatticeSearch:
         ):
             return None
         reduced = la.qr(R @ U, mode="r")[0]
+        nearest = U @ _nearest_plane(reduced, back @ c)
+        if not np.all((lb <= nearest) & (nearest <= ub)):  # much would be tried outside the box
+            return None
         lengths = np.linalg.norm(reduced, axis=0)
         unit = reduced / lengths
         inverse = la.solve_triangular(unit, np.eye(n))

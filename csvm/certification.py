@@ -173,10 +173,16 @@ def certify(
     labels = column_or_1d(y)
     names = None if groups is None else group_names(groups, len(labels))
     asked = certifiable(constraints, names)
-    predicted = np.asarray(model.predict(X))
+    positive = positive_class(model, pos_label)
+    predicted = column_or_1d(model.predict(X))
     if len(labels) != len(predicted):
         raise ValueError(f"X has {len(predicted)} points, y has {len(labels)} labels")
-    positive = positive_class(model, pos_label)
+    strange = np.setdiff1d(predicted, model.classes_)
+    if strange.size:
+        raise ValueError(
+            f"the model predicts {strange[0]!r}, which is none of its classes "
+            f"{list(model.classes_)}"
+        )
     unknown = np.setdiff1d(labels, model.classes_)
     if unknown.size:
         raise ValueError(

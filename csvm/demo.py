@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -118,9 +119,12 @@ def compare(time_limit: float = 30.0, seed: int = 0, verbose: int = 1) -> Outcom
     scores = cross_val_predict(svm, Z, y, cv=list(folds), method="decision_function")
     svm.fit(Z, y)
     csvm = CSVM(
-        kernel="linear", constraints=ASKED, threshold="none", time_limit=time_limit,
-        random_state=seed, verbose=verbose,
-    ).fit(Z, y, sensitive_features=sizes[fit])
+        kernel="linear", constraints=ASKED, threshold="none", random_state=seed
+    )
+    # The first search ever compiles, which must not count as time of this one.
+    clone(csvm).set_params(time_limit=600.0, gap=0.5).fit(Z, y, sensitive_features=sizes[fit])
+    csvm.set_params(time_limit=time_limit, verbose=verbose)
+    csvm.fit(Z, y, sensitive_features=sizes[fit])
     new_scores = svm.decision_function(Z_new)
     one, _ = _best_threshold(scores, y, sizes[fit])
     each = {

@@ -57,7 +57,15 @@ def group_names(groups: Any, n: int) -> np.ndarray:
             f"sensitive_features must hold one group for each of the {n} points, got shape "
             f"{array.shape}"
         )
-    missing = sum(value is None or value != value for value in array.tolist())
+    missing = sum(map(_is_missing, array.tolist()))
     if missing:
         raise ValueError(f"sensitive_features: the group of {missing} points is missing")
     return array.astype(str)
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, and what pandas has in their place, which cannot even be compared."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True

@@ -270,3 +270,31 @@ def test_groups_at_the_command_line(folder):
                         "--constraint tpr[*]>=0.7")
     assert ran.returncode == 0 and "tpr[north] >= 0.7 is certified" in ran.stdout
     assert "tpr[south] >= 0.7 is certified" in ran.stdout
+
+
+class Predicts:
+    classes_ = np.array([0, 1])
+
+    def __init__(self, values):
+        self.values = values
+
+    def predict(self, X):
+        return self.values
+
+
+def test_predictions_of_another_shape_or_of_no_class():
+    X, y = np.zeros((90, 1)), np.repeat([0, 1], 45)
+    flat = csvm.certify(Predicts(y), X, y, "tpr>=0.9")
+    column = csvm.certify(Predicts(y[:, None]), X, y, "tpr>=0.9")
+    assert str(flat) == str(column) and column.rates[0].right == 45
+    for strange in (np.full(90, 7), np.full(90, np.nan)):
+        with pytest.raises(ValueError, match="none of its classes"):
+            csvm.certify(Predicts(strange), X, y, "tnr>=0.9")
+
+
+def test_missing_groups_of_pandas_are_told():
+    pd = pytest.importorskip("pandas")
+    X, y = np.zeros((90, 1)), np.repeat([0, 1], 45)
+    groups = pd.array(["a", None] * 45, dtype="string")
+    with pytest.raises(ValueError, match="the group of 45 points is missing"):
+        csvm.certify(Predicts(y), X, y, "tpr[a]>=0.5", sensitive_features=groups)

@@ -371,3 +371,20 @@ def test_several_targets():
         np.testing.assert_allclose(alone.predict(X), model.predict(X)[:, target])
     with pytest.raises(ValueError, match="k must be an integer >= 0"):
         bnb.BestSubsetRegressor(k=-1).fit(X, Y)
+
+
+def test_a_column_far_from_zero_that_varies_is_no_constant():
+    z = np.tile([0.0, 1.0, 0.0, 1.0], 250)
+    found = bnb.best_subset(np.c_[1e12 + z], z, 1)
+    assert found.optimal and found.objective < 1e-9
+    constant = bnb.best_subset(np.c_[np.full(1000, 0.1)], z, 1)
+    assert constant.optimal and constant.objective == pytest.approx(250.0)
+
+
+@pytest.mark.parametrize("scale", [1e155, 1e-155, 1e-170])
+@pytest.mark.parametrize("what", ["X", "y"])
+def test_numbers_without_squares_are_refused(scale, what):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    y = X[:, 0].copy()
+    with pytest.raises(ValueError, match=f"{what} has a column .* scale it"):
+        bnb.best_subset(X * (scale if what == "X" else 1.0), y * (scale if what == "y" else 1.0), 1)

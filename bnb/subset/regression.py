@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _EPS = float(np.finfo(float).eps)
+_TINY = 1e-100
 
 
 class SubsetPath(list[Result]):
@@ -136,6 +137,12 @@ def _check(X: np.ndarray, y: np.ndarray, ridge: float) -> None:
     for name, array in (("X", X), ("y", y)):
         if not np.all(np.isfinite(array)):
             raise ValueError(f"{name} must be finite, it holds NaN or infinity")
+        largest = np.abs(array).max(axis=0)
+        if np.any((largest > 1.0 / _TINY) | ((largest < _TINY) & (largest > 0.0))):
+            raise ValueError(
+                f"{name} has a column whose largest entry is not between {_TINY:g} and "
+                f"{1.0 / _TINY:g}, squares of which are not floating-point numbers: scale it"
+            )
     if not (np.isfinite(ridge) and ridge >= 0.0):
         raise ValueError(f"ridge must be a finite number >= 0, got {ridge!r}")
 
@@ -149,7 +156,8 @@ def _count(k: Any, p: int) -> int:
 def _centred(X: np.ndarray) -> np.ndarray:
     """X less its means; what is left of a constant column is rounding, and made zero."""
     centred = X - X.mean(axis=0)
-    noise = 4.0 * _EPS * len(X) * np.abs(X).max(axis=0)
+    centred -= centred.mean(axis=0)  # of what the first mean's rounding has left
+    noise = 4.0 * _EPS * np.abs(X).max(axis=0)
     centred[:, np.abs(centred).max(axis=0) <= noise] = 0.0
     return centred
 

@@ -35,7 +35,7 @@ TARGETS = (
 CSVMS, THRESHOLDS = "CSVM", "SVC, threshold"
 METHODS = (CSVMS, THRESHOLDS)
 _EVERYBODY = ""  # beside the names of groups
-_GAP = 0.01
+_GAP = 1e-3  # wider ones would take the start, the classifier of the last rate, for the next
 
 Counts = dict[str, list[int]]
 """True positives, false negatives, true negatives, false positives; of everybody and by group."""
