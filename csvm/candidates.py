@@ -95,15 +95,19 @@ def candidates(
     return [tuned, *_rising(make_pipeline(StandardScaler(), csvm), constraints)]
 
 
-def tuned_svc(sample: Sample, seed: int) -> Pipeline:
-    """A support vector machine with the parameters that rank the classes best, not fitted."""
+def tuned_svc(sample: Sample, seed: int, scoring: str = "roc_auc") -> Pipeline:
+    """A support vector machine with the parameters that rank the classes best, not fitted.
+
+    Scores for a threshold need no more than that. For margins it takes a C at which the classifier
+    itself is good, by ``scoring="balanced_accuracy"``.
+    """
     folds = sample.folds(seed)
     pipeline = make_pipeline(StandardScaler(), SVC(class_weight="balanced"))
     shape = np.shape(sample.X)
     features = shape[1] if len(shape) == 2 and shape[1] else 1  # the scaler refuses other shapes
     grid = {"svc__C": COSTS, "svc__gamma": [width / features for width in WIDTHS]}
     search = GridSearchCV(
-        pipeline, grid, scoring="roc_auc", cv=folds, refit=False, error_score="raise"
+        pipeline, grid, scoring=scoring, cv=folds, refit=False, error_score="raise"
     )
     return pipeline.set_params(**search.fit(sample.X, sample.y).best_params_)
 

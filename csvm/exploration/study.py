@@ -244,14 +244,14 @@ def _results(
 
 
 def _parameters(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Cost and kernel width for all the data."""
-    svc = tuned_svc(rest, settings["seed"])[-1]
+    """Cost and kernel width of CSVMs for all the data."""
+    svc = tuned_svc(rest, settings["seed"], scoring="balanced_accuracy")[-1]
     return {"C": svc.C, "gamma": svc.gamma}
 
 
 def _thresholds(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
     """A tuned SVC, its thresholds read from points that its fits had not seen."""
-    svc = tuned_svc(rest, settings["seed"])
+    svc = tuned_svc(rest, settings["seed"], scoring="balanced_accuracy")
     unseen = unseen_scores(svc, rest, 1, settings["seed"])
     on_fold = scores(svc.fit(rest.X, rest.y), fold.X, 1)
     points = []
@@ -275,8 +275,8 @@ def _cut(values: np.ndarray, target: Constraint, sample: Sample) -> float:
 
 
 def _csvms(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """CSVMs along the targets, with cost and kernel width of the SVC."""
-    svc = tuned_svc(rest, settings["seed"])[-1]
+    """CSVMs along the targets, with cost and kernel width of a good SVC."""
+    svc = tuned_svc(rest, settings["seed"], scoring="balanced_accuracy")[-1]
     scaler = StandardScaler().fit(rest.X)
     model = CSVM(
         C=svc.C, gamma=svc.gamma, threshold="none", gap=_GAP, time_limit=settings["time_limit"],
