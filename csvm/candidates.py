@@ -18,6 +18,7 @@ from sklearn.utils import _safe_indexing
 from .estimator import CSVM
 from .feasibility import InfeasibleRatesError
 from .rates import Constraint
+from .requirements import MissingAnchorsError
 from .tuning import COSTS, WIDTHS
 
 __all__ = [
@@ -26,7 +27,8 @@ __all__ = [
 ]
 
 _FOLDS = 3
-CANNOT = (InfeasibleRatesError, RuntimeError)  # rates that contradict, or are not found in time
+CANNOT = (InfeasibleRatesError, MissingAnchorsError, RuntimeError)
+"""Rates that contradict, are about nobody among the anchors, or are not found in time."""
 _RISING = (0.0, 0.5)  # of the way from the rates asked for to one
 _GAP, _SECONDS = 0.05, 0.5  # of the search of a CSVM: good is enough, the rates are tested
 

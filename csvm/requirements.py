@@ -10,7 +10,11 @@ import numpy as np
 from .rates import Confusion, Constraint
 from .thresholds import threshold_count, threshold_sum
 
-__all__ = ["RateReport", "Requirement", "report", "requirements"]
+__all__ = ["MissingAnchorsError", "RateReport", "Requirement", "report", "requirements"]
+
+
+class MissingAnchorsError(ValueError):
+    """A rate is asked of points of which there are no anchors."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ def _check_anchors(
     if group is not None and groups is not None:
         known = ", ".join(np.unique(groups.astype(str))[:10])
         where = f" in the group {group!r} (groups of the anchors: {known})"
-    raise ValueError(
+    raise MissingAnchorsError(
         f"{constraint} cannot be asked: there are no {kind}anchors{where}; give more points, or "
         "other anchors"
     )

@@ -327,3 +327,17 @@ def test_what_cannot_be_asked(changes, error, message):
     X, y = draw(0)
     with pytest.raises(error, match=message):
         GuaranteedClassifier(LogisticRegression(), **changes).fit(X, y)
+
+
+def test_a_group_too_small_for_anchors_leaves_csvms_out():
+    """Two positives of a group may both train: then nothing can be asked of CSVMs about it."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [150, 60])
+    X = rng.normal(size=(210, 3)) + 2.0 * y[:, None]
+    groups = np.where(np.arange(210) < 206, "large", "small")
+    model = GuaranteedClassifier(
+        constraints=["tpr[large]>=0.6", "tpr[small]>=0.6"], random_state=0
+    )
+    with pytest.warns(NotCertifiedWarning, match=r"tpr\[small\] >= 0.6 is NOT certified"):
+        model.fit(X, y, sensitive_features=groups)
+    assert model.certificate_.rates[0].certified
