@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 
@@ -243,15 +244,20 @@ def _results(
             yield result
 
 
+def _good_svc(sample: Sample, settings: Mapping[str, Any]) -> Pipeline:
+    """A support vector machine that classifies well as it is, not fitted."""
+    return tuned_svc(sample, settings["seed"], scoring="balanced_accuracy")
+
+
 def _parameters(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Cost and kernel width of CSVMs for all the data."""
-    svc = tuned_svc(rest, settings["seed"], scoring="balanced_accuracy")[-1]
+    svc = _good_svc(rest, settings)[-1]
     return {"C": svc.C, "gamma": svc.gamma}
 
 
 def _thresholds(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
     """A tuned SVC, its thresholds read from points that its fits had not seen."""
-    svc = tuned_svc(rest, settings["seed"], scoring="balanced_accuracy")
+    svc = _good_svc(rest, settings)
     unseen = unseen_scores(svc, rest, 1, settings["seed"])
     on_fold = scores(svc.fit(rest.X, rest.y), fold.X, 1)
     points = []
@@ -276,7 +282,7 @@ def _cut(values: np.ndarray, target: Constraint, sample: Sample) -> float:
 
 def _csvms(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
     """CSVMs along the targets, with cost and kernel width of a good SVC."""
-    svc = tuned_svc(rest, settings["seed"], scoring="balanced_accuracy")[-1]
+    svc = _good_svc(rest, settings)[-1]
     scaler = StandardScaler().fit(rest.X)
     model = CSVM(
         C=svc.C, gamma=svc.gamma, threshold="none", gap=_GAP, time_limit=settings["time_limit"],

@@ -118,7 +118,7 @@ class CSVMProblem(Problem):
         return Node.root(self.instance.m, self.instance.n + 2)
 
     def prepare(self, goal: Goal) -> Evaluation | None:
-        """An incumbent before the search: the best of a sweep over soft margins."""
+        """An incumbent before the search: the best of greedy releases."""
         self._plan = self._first_plan()
         self._own_work_space()
         root = self.root()
