@@ -3,6 +3,8 @@
     python -m benchmarks --quick
     python -m benchmarks --full --families paper --solvers csvm CPLEX COPT --limit 60
     python -m benchmarks --report
+
+`python -m benchmarks paper --help` is about the paper's own experiments.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from csvm.datasets import DatasetError
 
 from .families import FAMILIES, Instance, quick
 from .nodework import Figure, measure
+from .paper.command import main as paper
 from .peers import PEERS
 from .report import markdown, pictures
-from .runner import OURS, Outcome, cross_check, jobs, read, run, warm_up
+from .runner import OURS, Row, cross_check, jobs, rows_of, run, warm_up
+from .tables import as_csv
 
 QUICK_LIMIT, FULL_LIMIT = 2.0, 60.0
 QUICK_SOLVERS = [OURS, "SCIP"]
@@ -36,7 +40,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     size.add_argument("--full", action="store_true",
                       help="all families and all peers, for hours; stop and start it as you like")
     size.add_argument("--report", action="store_true",
-                      help="run nothing; tables and pictures of all that results.csv holds")
+                      help="run nothing; tables and pictures of all that results.jsonl holds")
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), metavar="NAME",
                         help=f"with --full, some of: {', '.join(FAMILIES)}")
     parser.add_argument("--solvers", nargs="+", choices=[OURS, *PEERS], metavar="NAME",
@@ -44,7 +48,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, metavar="SECONDS",
                         help=f"per run; {QUICK_LIMIT:g} with --quick, else {FULL_LIMIT:g}")
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"), metavar="DIR",
-                        help="for results.csv, parts.csv, summary.md and pictures")
+                        help="for results.jsonl, results.csv, parts.csv, summary.md and pictures")
     options = parser.parse_args(arguments)
     if options.families and not options.full:
         parser.error("--families goes with --full")
@@ -56,11 +60,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parse(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["paper"]:
+        return paper(words[1:])
+    options = parse(words)
     if options.report:
-        rows = read(options.out / "results.csv")
+        rows = rows_of(options.out / "results.jsonl")
         if not rows:
-            print(f"no rows in {options.out}/results.csv", file=sys.stderr)
+            print(f"no rows in {options.out}/results.jsonl", file=sys.stderr)
             return 1
         return report(rows, stored(options.out / "parts.csv"), options.out)
     wanted = options.solvers or (QUICK_SOLVERS if options.quick else [OURS, *PEERS])
@@ -75,16 +82,17 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
     try:
-        rows = run(todo, options.out / "results.csv")
+        rows = run(todo, options.out / "results.jsonl")
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from here")
         return 130
     return report(rows, parts(options.out / "parts.csv", quick=options.quick), options.out)
 
 
-def report(rows: list[Outcome], figures: list[Figure], folder: Path) -> int:
+def report(rows: list[Row], figures: list[Figure], folder: Path) -> int:
     """Write the section and the pictures; 1 if the rows contradict each other."""
     contradictions = cross_check(rows)
+    (folder / "results.csv").write_text(as_csv([asdict(row) for row in rows]))
     (folder / "summary.md").write_text(markdown(rows, figures, contradictions))
     pictures(rows, figures, folder)
     print(f"wrote {folder}/summary.md and the pictures")
@@ -131,10 +139,7 @@ def parts(path: Path, *, quick: bool) -> list[Figure]:
         print(f"{figure.part}: {figure.what}, {figure.size}: {figure.value:.4g} {figure.unit}",
               flush=True)
         figures.append(figure)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(asdict(figures[0])))
-        writer.writeheader()
-        writer.writerows(asdict(f) for f in figures)
+    path.write_text(as_csv([asdict(figure) for figure in figures]))
     return figures
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 import csvm
-from csvm.experiments import load
-from csvm.experiments.printed import TARGETS
-from csvm.experiments.protocol import compress, cut
 from csvm.search import CSVMProblem, Instance, Settings, slack_costs
 from csvm.thresholds import threshold_count
+
+from .paper.printed import TARGETS
+from .paper.protocol import compress, cut, load
 
 BASE = Settings(chances=(), probes=0)  # the plain convex bound, most violated anchor first
 COMPRESSED = 0.2  # share of pageBlocks that k-means keeps, per class
@@ -17,10 +19,10 @@ COMPRESSED = 0.2  # share of pageBlocks that k-means keeps, per class
 
 def first_fold(name: str) -> tuple[np.ndarray, np.ndarray]:
     """X, y of the first training fold, standardised; I is the first half, J the second."""
-    sample = load(name)
-    n = len(sample.y)
-    end = n - n // sample.folds
-    part = cut(sample, np.arange(end), np.arange(end, n), clusters=n)
+    data = load(name)
+    n = len(data.y)
+    end = n - n // data.folds
+    part = cut(data, np.arange(end), np.arange(end, n), clusters=n)
     return part.X, part.y
 
 
@@ -60,3 +62,9 @@ class Instances:
             np.array([float(required)]),
         )
         return CSVMProblem(instance, node_solver, settings)
+
+
+@functools.lru_cache(maxsize=1)
+def instances(name: str, *, full: bool = False) -> Instances:
+    """The same ones for problems that come one after the other."""
+    return Instances(name, full=full)

@@ -33,7 +33,6 @@ import bnb
 import csvm
 from bnb.problem import Problem
 from bnb.subset import BestSubset
-from csvm.experiments.printed import TARGETS
 from csvm.search import CSVMProblem, slack_costs
 from csvm.search.instance import Instance as CSVMInstance
 from csvm.thresholds import threshold_count
@@ -42,6 +41,7 @@ from .csvm_instances import first_fold
 from .formulations import CSVM_FORMULATIONS, Arrays, Point
 from .instances import instance_file, load_portfolio, portfolio_problem, random_portfolio
 from .model import Model
+from .paper.printed import TARGETS
 
 PAPER = (
     ("australian", 32.0, 2.0**-2), ("australian", 32.0, 2.0), ("australian", 2.0, 2.0**-4),
@@ -299,7 +299,7 @@ def subset() -> Iterator[Instance]:
     X, y = load_diabetes(return_X_y=True)
     for columns in (10, 64):
         for k in (2, 4, 6, 8):
-            problem = subset_problem(_products(X) if columns == 64 else X, y, k)
+            problem = subset_problem(products(X) if columns == 64 else X, y, k)
             yield miqp_instance("subset", f"diabetes {columns} columns k={k}", problem)
 
 
@@ -359,7 +359,7 @@ def sparse_regression(
     return X / np.linalg.norm(X, axis=0), y
 
 
-def _products(X: np.ndarray) -> np.ndarray:
+def products(X: np.ndarray) -> np.ndarray:
     """The columns, their squares (not of the binary one, the second) and products, standardised."""
     pairs = [(i, j) for i in range(10) for j in range(i, 10) if (i, j) != (1, 1)]
     Z = np.column_stack([X, *(X[:, i] * X[:, j] for i, j in pairs)])

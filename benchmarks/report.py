@@ -18,22 +18,23 @@ import numpy as np
 from .measures import NODE_SHIFT, SECOND_SHIFT, profile, shifted_mean
 from .nodework import Figure
 from .peers import PEERS
-from .runner import GAP, OURS, Outcome
+from .runner import GAP, OURS, Row
+from .tables import lines
 
 BEST = "best commercial"
 _LIBRARIES = ("numpy", "scipy", "numba", "osqp", "scikit-learn")
 
-Table = dict[str, dict[str, Outcome]]
+Credited = dict[str, dict[str, Row]]
 """Per digest and solver, the row it is credited with."""
 
 
-def credited(rows: Sequence[Outcome], measure: str = "seconds") -> Table:
+def credited(rows: Sequence[Row], measure: str = "seconds") -> Credited:
     """For every instance and solver its best formulation by "seconds" or "nodes".
 
     Solved comes before open, and of open ones the smaller gap counts. "best commercial" is,
     instance by instance, the best row of all commercial peers.
     """
-    table: Table = {}
+    table: Credited = {}
     for row in rows:
         if not row.taken:
             continue
@@ -47,31 +48,29 @@ def credited(rows: Sequence[Outcome], measure: str = "seconds") -> Table:
     return table
 
 
-def _merit(row: Outcome, measure: str) -> tuple[bool, float]:
+def _merit(row: Row, measure: str) -> tuple[bool, float]:
     return not row.solved, getattr(row, measure) if row.solved else row.gap
 
 
-def of_family(table: Table, family: str) -> Table:
+def of_family(table: Credited, family: str) -> Credited:
     return {d: mine for d, mine in table.items() if next(iter(mine.values())).family == family}
 
 
-def families(table: Table) -> list[str]:
+def families(table: Credited) -> list[str]:
     return list(dict.fromkeys(row.family for mine in table.values() for row in mine.values()))
 
 
-def names(table: Table) -> list[str]:
+def names(table: Credited) -> list[str]:
     """Ours first, then the peers in their usual order, then the best of the commercial ones."""
     present = {name for mine in table.values() for name in mine}
     return [name for name in (OURS, *PEERS, BEST) if name in present]
 
 
-def family_table(rows: Sequence[Outcome]) -> list[str]:
+def family_table(rows: Sequence[Row]) -> list[str]:
     """Solved, means, gaps and integrals per family and solver."""
-    lines = [
-        "| family | limit (s) | solver | took | solved | nodes | seconds | gap of the rest | "
-        "integral (s) |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    header = ("family", "limit (s)", "solver", "took", "solved", "nodes", "seconds",
+              "gap of the rest", "integral (s)")
+    cells = []
     fast, lean = credited(rows), credited(rows, "nodes")
     for family in families(fast):
         part = of_family(fast, family)
@@ -81,24 +80,21 @@ def family_table(rows: Sequence[Outcome]) -> list[str]:
             rest = [row.gap for row in mine.values() if not row.solved]
             times = [row.seconds if row.solved else row.limit for row in mine.values()]
             end_only = not all(row.trajectory for row in mine.values())
-            lines.append(
-                f"| {family} | {_limits(mine.values())} | {name} | {len(mine)} of {len(part)} | "
-                f"{len(nodes)} | "
-                f"{_number(shifted_mean(nodes, NODE_SHIFT))} | "
-                f"{_number(shifted_mean(times, SECOND_SHIFT))} | "
-                f"{_percent(float(np.mean(rest))) if rest else ''} | "
-                f"{_number(float(np.mean([row.integral for row in mine.values()])))}"
-                f"{' (end only)' * end_only} |"
-            )
-    return lines
+            integral = _number(float(np.mean([row.integral for row in mine.values()])))
+            cells.append((
+                family, _limits(mine.values()), name, f"{len(mine)} of {len(part)}",
+                str(len(nodes)), _number(shifted_mean(nodes, NODE_SHIFT)),
+                _number(shifted_mean(times, SECOND_SHIFT)),
+                _percent(float(np.mean(rest))) if rest else "", integral + " (end only)" * end_only,
+            ))
+    return lines(header, cells)
 
 
-def ratio_table(rows: Sequence[Outcome]) -> list[str]:
+def ratio_table(rows: Sequence[Row]) -> list[str]:
     """Our shifted means over a peer's, on the instances that both solve."""
-    lines = [
-        "| family | peer | both solve | our nodes / its | our seconds / its | only we | only it |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    header = ("family", "peer", "both solve", "our nodes / its", "our seconds / its", "only we",
+              "only it")
+    cells = []
     fast, lean = credited(rows), credited(rows, "nodes")
     for family in families(fast):
         part = {d: mine for d, mine in of_family(fast, family).items() if OURS in mine}
@@ -111,9 +107,9 @@ def ratio_table(rows: Sequence[Outcome]) -> list[str]:
             )
             only_we = sum(a.solved and not b.solved for a, b in pairs.values())
             only_it = sum(b.solved and not a.solved for a, b in pairs.values())
-            lines.append(f"| {family} | {peer} | {len(both)} of {len(pairs)} | {nodes} | {seconds} "
-                         f"| {only_we} | {only_it} |")
-    return lines
+            cells.append((family, peer, f"{len(both)} of {len(pairs)}", nodes, seconds,
+                          str(only_we), str(only_it)))
+    return lines(header, cells)
 
 
 def _ratio(pairs: Sequence[tuple[float, float]], shift: float) -> str:
@@ -123,42 +119,38 @@ def _ratio(pairs: Sequence[tuple[float, float]], shift: float) -> str:
     return f"{_number(ours)} / {_number(theirs)} = {_number(ours / theirs)}"
 
 
-def formulation_table(rows: Sequence[Outcome]) -> list[str]:
+def formulation_table(rows: Sequence[Row]) -> list[str]:
     """How each peer did with each formulation of the CSVM."""
     rows = [r for r in rows if r.solver in PEERS and r.formulation != "plain"]
-    lines = ["| peer | formulation | ran | did not run | solved | nodes | seconds |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]
+    header = ("peer", "formulation", "ran", "did not run", "solved", "nodes", "seconds")
+    cells = []
     for solver, formulation in dict.fromkeys((r.solver, r.formulation) for r in rows):
         mine = [r for r in rows if (r.solver, r.formulation) == (solver, formulation)]
         taken = [r for r in mine if r.taken]
         solved = [r for r in taken if r.solved]
         times = [r.seconds if r.solved else r.limit for r in taken]
-        lines.append(
-            f"| {solver} | {formulation} | {len(taken)} | {len(mine) - len(taken)} | {len(solved)} "
-            f"| {_number(shifted_mean([r.nodes for r in solved], NODE_SHIFT))} | "
-            f"{_number(shifted_mean(times, SECOND_SHIFT))} |"
-        )
-    return lines
+        cells.append((
+            solver, formulation, str(len(taken)), str(len(mine) - len(taken)), str(len(solved)),
+            _number(shifted_mean([r.nodes for r in solved], NODE_SHIFT)),
+            _number(shifted_mean(times, SECOND_SHIFT)),
+        ))
+    return lines(header, cells)
 
 
-def instance_table(table: Table) -> list[str]:
+def instance_table(table: Credited) -> list[str]:
     """Every instance with its digest, and every solver's best row."""
-    lines = ["| instance | sha-256 | solver | objective | gap | nodes | seconds |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]
-    for digest, mine in table.items():
-        for name in names({digest: mine}):
-            if name == BEST:
-                continue
-            row = mine[name]
-            lines.append(
-                f"| {row.family}: {row.instance} | `{digest[:12]}` | {name} {row.formulation} | "
-                f"{row.objective:.8g} | {'proven' if row.solved else _percent(row.gap)} | "
-                f"{row.nodes:.0f} | {row.seconds:.2f} |"
-            )
-    return lines
+    return lines(("instance", "sha-256", "solver", "objective", "gap", "nodes", "seconds"), [
+        (
+            f"{row.family}: {row.instance}", f"`{digest[:12]}`", f"{name} {row.formulation}",
+            f"{row.objective:.8g}", "proven" if row.solved else _percent(row.gap),
+            f"{row.nodes:.0f}", f"{row.seconds:.2f}",
+        )
+        for digest, mine in table.items()
+        for name, row in ((n, mine[n]) for n in names({digest: mine}) if n != BEST)
+    ])
 
 
-def refusals(rows: Sequence[Outcome]) -> list[str]:
+def refusals(rows: Sequence[Row]) -> list[str]:
     """What was not run or not believed, and why."""
     found: dict[tuple[str, str], int] = {}
     for row in rows:
@@ -168,18 +160,17 @@ def refusals(rows: Sequence[Outcome]) -> list[str]:
 
 
 def figure_table(figures: Sequence[Figure]) -> list[str]:
-    lines = ["| part | what | size | value |", "| --- | --- | --- | --- |"]
-    return lines + [
-        f"| {f.part} | {f.what} | {f.size} | {_number(f.value)} {f.unit} |" for f in figures
-    ]
+    return lines(("part", "what", "size", "value"), [
+        (f.part, f.what, str(f.size), f"{_number(f.value)} {f.unit}") for f in figures
+    ])
 
 
-def _limits(rows: Iterable[Outcome]) -> str:
+def _limits(rows: Iterable[Row]) -> str:
     return ", ".join(f"{limit:g}" for limit in sorted({row.limit for row in rows}))
 
 
 def markdown(
-    rows: Sequence[Outcome], figures: Sequence[Figure], contradictions: Sequence[str]
+    rows: Sequence[Row], figures: Sequence[Figure], contradictions: Sequence[str]
 ) -> str:
     """The section for docs/benchmarks.md."""
     table = credited(rows)
@@ -212,7 +203,7 @@ def markdown(
     return "\n".join(parts)
 
 
-def machine(rows: Sequence[Outcome]) -> list[str]:
+def machine(rows: Sequence[Row]) -> list[str]:
     """Where, with what, and without what."""
     # Of the rows, not of today: rows kept from an earlier run may be of an earlier version.
     solvers = dict.fromkeys(f"{row.solver} {row.version}" for row in rows)
@@ -253,7 +244,7 @@ def _percent(share: float) -> str:
 # -- pictures -------------------------------------------------------------------------------------
 
 
-def pictures(rows: Sequence[Outcome], figures: Sequence[Figure], folder: Path) -> None:
+def pictures(rows: Sequence[Row], figures: Sequence[Figure], folder: Path) -> None:
     """nodes, profiles and scaling, as SVG and as PNG."""
     drawings: dict[str, Callable[[plt.Axes], None]] = {
         "nodes": lambda axes: draw_nodes(axes, credited(rows, "nodes")),
@@ -269,7 +260,7 @@ def pictures(rows: Sequence[Outcome], figures: Sequence[Figure], folder: Path) -
         plt.close(figure)
 
 
-def draw_nodes(axes: plt.Axes, table: Table) -> None:
+def draw_nodes(axes: plt.Axes, table: Credited) -> None:
     """Our nodes against those of each peer; hollow where the peer (or we) stopped at the limit."""
     largest = 10.0
     for number, peer in enumerate(n for n in names(table) if n not in (OURS, BEST)):
@@ -290,7 +281,7 @@ def draw_nodes(axes: plt.Axes, table: Table) -> None:
         axes.legend(fontsize=7)
 
 
-def draw_profiles(axes: plt.Axes, table: Table) -> None:
+def draw_profiles(axes: plt.Axes, table: Credited) -> None:
     """Share of what a solver took that it solved within a factor of the fastest."""
     seconds = {
         name: [_seconds_or_not(mine.get(name)) for mine in table.values()]
@@ -307,7 +298,7 @@ def draw_profiles(axes: plt.Axes, table: Table) -> None:
     axes.legend(fontsize=7)
 
 
-def _seconds_or_not(row: Outcome | None) -> float:
+def _seconds_or_not(row: Row | None) -> float:
     """Infinite where it was not solved, NaN where it was not taken."""
     if row is None:
         return np.nan

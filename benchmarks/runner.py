@@ -1,32 +1,32 @@
-"""Runs jobs (instance, solver, formulation): a row of a CSV each, finished ones not repeated."""
+"""Runs jobs (instance, solver, formulation): a row each, finished ones not repeated."""
 
 from __future__ import annotations
 
-import csv
 import functools
+import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
-from itertools import product
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import bnb
-from csvm.search import CSVMProblem, Settings
+from csvm.search import compiled
+from csvm.store import Store, StoreError
 
 from .families import (
     SUBSET_FAMILIES,
     Instance,
-    Sample,
     integer_squares,
     sparse_regression,
     subset_problem,
 )
 from .instances import portfolio_problem, random_portfolio
+from .laboratory import laboratory
 from .measures import disagreements, primal_dual_integral, relative_gap
 from .model import objective_scale
 from .peers import PEERS, Answer, Peer, PeerError, TooLargeError, ask
@@ -39,7 +39,7 @@ INACCURATE = "violates its rows"
 
 
 @dataclass
-class Outcome:
+class Row:
     """A row of the results.
 
     The objective is recomputed from the solver's point on the original problem, `violation` is
@@ -78,10 +78,6 @@ class Outcome:
         """Whether the solver ran on it at all."""
         return np.isfinite(self.seconds)
 
-    @property
-    def key(self) -> tuple[str, str, str, float]:
-        return self.digest, self.solver, self.formulation, self.limit
-
 
 @dataclass(frozen=True)
 class Job:
@@ -93,10 +89,24 @@ class Job:
     limit: float
 
     @property
-    def key(self) -> tuple[str, str, str, float]:
-        return self.instance.digest, self.solver, self.formulation, self.limit
+    def key(self) -> str:
+        return json.dumps([self.instance.digest, self.solver, self.formulation, self.limit])
 
-    def run(self) -> Outcome:
+    @property
+    def group(self) -> str:
+        return self.solver
+
+    def describe(self) -> dict[str, Any]:
+        return {"instance": f"{self.instance.family}: {self.instance.name}"}
+
+    def run(self) -> dict[str, Any]:
+        begin = time.perf_counter()
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else np.nan  # not on Windows
+        row = self.row()
+        row.load = load
+        return {"row": asdict(row), "seconds": time.perf_counter() - begin}
+
+    def row(self) -> Row:
         if self.solver == OURS:
             return self._run_ours()
         peer = PEERS[self.solver]
@@ -116,13 +126,13 @@ class Job:
             row.objective, row.violation = problem.check(point(answer.x))
         return _judged(row, answer, scale, peer)
 
-    def _row(self, version: str, variables: int, rows: int) -> Outcome:
-        return Outcome(
+    def _row(self, version: str, variables: int, rows: int) -> Row:
+        return Row(
             self.instance.family, self.instance.name, self.instance.digest, self.solver, version,
             self.formulation, variables, rows, self.limit, "",
         )
 
-    def _run_ours(self) -> Outcome:
+    def _run_ours(self) -> Row:
         problem = self.instance.problem()
         result = bnb.solve(problem, gap=GAP, time_limit=self.limit, **self.instance.options)
         size = problem.A.shape[::-1] if isinstance(problem, bnb.MIQP) else problem.size
@@ -150,7 +160,7 @@ def our_version() -> str:
     return done.stdout.strip()
 
 
-def _judged(row: Outcome, answer: Answer, scale: float, peer: Peer | None) -> Outcome:
+def _judged(row: Row, answer: Answer, scale: float, peer: Peer | None) -> Row:
     """The row with the answer's figures; what it claims is downgraded where the check says no."""
     row.status, row.bound = answer.status, answer.bound / scale
     row.nodes, row.seconds = max(1.0, answer.nodes), answer.seconds  # some do not count the root
@@ -182,51 +192,34 @@ def jobs(instances: Iterable[Instance], solvers: list[str], limit: float) -> lis
     return found
 
 
-def read(path: Path) -> list[Outcome]:
-    """All rows; of several with the same key the last."""
-    if not path.exists() or not path.stat().st_size:  # stopped before the first row
+def rows_of(path: Path) -> list[Row]:
+    """All rows of a file of results."""
+    if not path.exists():
         return []
-    convert: dict[str, Callable[[str], Any]] = {
-        "float": float, "int": int, "str": str, "bool": lambda text: text == "True",
-    }
-    rows: dict[tuple, Outcome] = {}
-    with path.open(newline="") as file:
-        reader = csv.DictReader(file)
-        if reader.fieldnames != [f.name for f in fields(Outcome)]:
-            raise SystemExit(f"{path} has other columns than today's: use another --out")
-        for record in reader:
-            row = Outcome(**{f.name: convert[str(f.type)](record[f.name]) for f in fields(Outcome)})
-            rows[row.key] = row
-    return list(rows.values())
+    with Store(path) as store:
+        return [_row(result) for result in store.values()]
 
 
-def run(todo: list[Job], path: Path) -> list[Outcome]:
-    """Run what has no finished row yet, appending to the file; all rows that belong to the jobs.
+def run(todo: list[Job], path: Path) -> list[Row]:
+    """Run what has no finished row yet, keeping it in the file; all rows that belong to the jobs.
 
     Refusals and failures are tried again: a licence or a new version may have come since.
     """
-    earlier = {row.key: row for row in read(path)}
-    left = [job for job in todo if job.key not in earlier or not earlier[job.key].taken]
-    if len(left) < len(todo):
-        print(f"{len(todo) - len(left)} of {len(todo)} runs are in {path} already")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if left:
-        warm_up()
-    clock = _Clock(left)
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, [f.name for f in fields(Outcome)])
-        if file.tell() == 0:
-            writer.writeheader()
-        for job in left:
-            begin, load = time.perf_counter(), os.getloadavg()[0]
-            row = job.run()
-            row.load = load
-            earlier[row.key] = row
-            writer.writerow(asdict(row))
-            file.flush()
-            clock.tick(job, time.perf_counter() - begin)
-            print(f"{clock} {_line(row)}", flush=True)
-    return [earlier[job.key] for job in todo]
+    with laboratory(path) as work:
+        if any(job.key not in work.store for job in todo):
+            warm_up()
+        found = work(
+            "runs", todo, finished=lambda result: _row(result).taken,
+            tell=lambda result: print(_line(_row(result)), flush=True),
+        )
+    return [_row(result) for result in found]
+
+
+def _row(result: dict[str, Any]) -> Row:
+    try:
+        return Row(**result["row"])
+    except (KeyError, TypeError):
+        raise StoreError("a result has other columns than today's: use another --out") from None
 
 
 def warm_up() -> None:
@@ -235,33 +228,11 @@ def warm_up() -> None:
     bnb.solve(portfolio_problem(*random_portfolio(20, 20), 0.9, k=5), time_limit=60)
     bnb.solve(integer_squares(6))
     bnb.solve(subset_problem(*sparse_regression(60, 0.9, 1.0, 10), 10), time_limit=60)
-    for rates, gamma, search in product((1, 2), (0.0, 1.0), ("convex", "drop", "recourse")):
-        instance = Sample("wisconsin", 1.0, gamma, 60, rates=rates).problem().instance
-        settings = Settings(begin_with=search, chances=(), local_share=10.0)
-        bnb.solve(CSVMProblem(instance, settings=settings), branching="first", node_limit=10)
+    for is_factor in (False, True):
+        compiled.warm_up(is_factor)
 
 
-class _Clock:
-    """How far a run is and how long the rest will take, from what each solver took so far."""
-
-    def __init__(self, left: list[Job]) -> None:
-        self._left = list(left)
-        self._total = len(left)
-        self._spent: dict[str, list[float]] = {}
-
-    def tick(self, job: Job, seconds: float) -> None:
-        self._left.remove(job)
-        self._spent.setdefault(job.solver, []).append(seconds)
-
-    def __str__(self) -> str:
-        rest = sum(
-            float(np.mean(self._spent.get(job.solver, [0.5 * job.limit]))) for job in self._left
-        )
-        unit = f"{rest / 60:.0f} min" if rest >= 90 else f"{rest:.0f} s"
-        return f"[{self._total - len(self._left)}/{self._total}, about {unit} left]"
-
-
-def _line(row: Outcome) -> str:
+def _line(row: Row) -> str:
     head = f"{row.instance} | {row.solver} {row.formulation}: {row.status}"
     if not row.taken:
         return head
@@ -269,7 +240,7 @@ def _line(row: Outcome) -> str:
             f"{row.seconds:.2f} s")
 
 
-def cross_check(rows: list[Outcome]) -> list[str]:
+def cross_check(rows: list[Row]) -> list[str]:
     """Every contradiction between two rows of the same instance."""
     found = []
     for digest in dict.fromkeys(row.digest for row in rows):

@@ -1,22 +1,25 @@
 """Branch and bound with certified bounds for mixed-integer and cardinality-constrained QPs."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from relaxations import OutOfTimeError
-
-from .checkpoint import CheckpointWarning
-from .engine import STOP, Progress, solve
-from .indicator import IndicatorQP
-from .miqp import MIQP, solve_miqp
-from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
-from .result import Reason, Result, Status, Tolerance
-from .support import SupportQP
+from relaxations.lazy import lazy
 
 if TYPE_CHECKING:
+    from relaxations.patience import OutOfTimeError
+
+    from .checkpoint import CheckpointWarning
     from .cvxpy_solver import CvxpySolver
+    from .engine import solve
+    from .options import STOP, Progress
     from .plots import plot_gap, plot_tree
+    from .problem import Candidate, Evaluation, Goal, Problem, UnboundedError
+    from .qp.indicator import IndicatorQP
+    from .qp.miqp import MIQP, solve_miqp
+    from .qp.support import SupportQP
     from .reader import read
+    from .result import Reason, Result, Status, Tolerance
     from .subset.regression import BestSubsetRegressor, best_subset
+    from .workers import WorkerWarning
 
 __all__ = [
     "MIQP",
@@ -37,6 +40,7 @@ __all__ = [
     "SupportQP",
     "Tolerance",
     "UnboundedError",
+    "WorkerWarning",
     "best_subset",
     "plot_gap",
     "plot_tree",
@@ -45,26 +49,20 @@ __all__ = [
     "solve_miqp",
 ]
 
-# cvxpy and scikit-learn take a second to import and not all need them: these come when asked for.
-_LAZY = {
-    "BestSubsetRegressor": "subset.regression",
-    "CvxpySolver": "cvxpy_solver",
-    "best_subset": "subset.regression",
-    "plot_gap": "plots",
-    "plot_tree": "plots",
-    "read": "reader",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+# numba, cvxpy and scikit-learn take seconds to import: what needs them comes when asked for.
+__getattr__, __dir__ = lazy(__name__, {
+    ".checkpoint": ["CheckpointWarning"],
+    ".cvxpy_solver": ["CvxpySolver"],
+    ".engine": ["solve"],
+    ".options": ["STOP", "Progress"],
+    ".plots": ["plot_gap", "plot_tree"],
+    ".problem": ["Candidate", "Evaluation", "Goal", "Problem", "UnboundedError"],
+    ".qp.indicator": ["IndicatorQP"],
+    ".qp.miqp": ["MIQP", "solve_miqp"],
+    ".qp.support": ["SupportQP"],
+    ".reader": ["read"],
+    ".result": ["Reason", "Result", "Status", "Tolerance"],
+    ".subset.regression": ["BestSubsetRegressor", "best_subset"],
+    ".workers": ["WorkerWarning"],
+    "relaxations.patience": ["OutOfTimeError"],
+})

@@ -55,10 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     limits.add_argument("--time-limit", type=float, default=math.inf, metavar="S", help="seconds")
     limits.add_argument("--nodes", type=int, metavar="N", help="nodes at most")
     limits.add_argument("--memory", type=float, default=math.inf, metavar="MIB",
-                        help="memory of the process at most, in MiB")
+                        help="memory of all processes at most, in MiB")
     search = parser.add_argument_group("search")
-    search.add_argument("--threads", type=int, default=1, metavar="N",
-                        help="nodes solved at once (default 1, which is deterministic)")
+    search.add_argument("--workers", type=int, default=1, metavar="N",
+                        help="processes that search (default 1, which is deterministic)")
     search.add_argument("--selection", choices=SELECTIONS, default="best",
                         help="which node comes next")
     search.add_argument("--branching", choices=sorted(RULES), default="pseudocost",
@@ -129,7 +129,7 @@ def _read_and_solve(arguments: argparse.Namespace) -> int:
               file=stream)
     result = solve(
         problem, gap=arguments.gap, time_limit=arguments.time_limit, node_limit=arguments.nodes,
-        memory_limit=arguments.memory, threads=arguments.threads, selection=arguments.selection,
+        memory_limit=arguments.memory, workers=arguments.workers, selection=arguments.selection,
         branching=arguments.branching, seed=arguments.seed, checkpoint=arguments.checkpoint,
         checkpoint_interval=arguments.checkpoint_interval, resume=arguments.resume,
         verbose=0 if arguments.quiet else 1, log_stream=stream,

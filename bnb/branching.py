@@ -125,11 +125,22 @@ class PseudoCost(FirstCandidate):
         """The observations, as JSON data for a checkpoint."""
         return [[*key, self._sum[key], self._count[key]] for key in self._sum]
 
-    def restore(self, rows: list[list[float]]) -> None:
-        """Take observations back from a checkpoint."""
+    def since(self, rows: list[list[float]]) -> list[list[float]]:
+        """The observations made since `state` gave these rows."""
+        before = {(int(key), int(side)): (total, count) for key, side, total, count in rows}
+        gains = []
+        for key, side, total, count in self.state():
+            old, seen = before.get((int(key), int(side)), (0.0, 0))
+            if count > seen:
+                gains.append([key, side, max(total - old, 0.0), count - seen])
+        return gains
+
+    def add(self, rows: list[list[float]]) -> None:
+        """Take in observations of a checkpoint or of another process."""
         for key, side, total, count in rows:
-            self._sum[int(key), int(side)] = total
-            self._count[int(key), int(side)] = int(count)
+            place = int(key), int(side)
+            self._sum[place] = self._sum.get(place, 0.0) + total
+            self._count[place] = self._count.get(place, 0) + int(count)
 
 
 RULES: dict[str, type[FirstCandidate]] = {

@@ -21,6 +21,10 @@ class CheckpointWarning(UserWarning):
     """The search could not be saved; it goes on."""
 
 
+class OtherProblemError(ValueError):
+    """A checkpoint was written for a different problem."""
+
+
 def encode_float(value: float) -> float | str:
     """JSON has no infinities."""
     return float(value) if np.isfinite(value) else str(float(value))
@@ -53,7 +57,7 @@ def read(path: Path, fingerprint: str) -> Saved:
     if not isinstance(data, dict) or data.get("version") != VERSION:
         raise ValueError(f"resume: {path} is not a checkpoint of version {VERSION}")
     if data.get("fingerprint") != fingerprint:
-        raise ValueError(f"resume: {path} was written for a different problem")
+        raise OtherProblemError(f"resume: {path} was written for a different problem")
     return Saved(path, data)
 
 

@@ -11,10 +11,11 @@ import scipy.sparse as sp
 from cvxpy.reductions.solution import Solution, failure_solution
 from cvxpy.reductions.solvers.qp_solvers.qp_solver import QpSolver
 
-from .engine import Options, solve
-from .miqp import MIQP
+from .engine import solve
+from .options import Options
+from .qp.miqp import MIQP
+from .qp.substitution import Model, Substitution, substitute
 from .result import Result, Status
-from .substitution import Model, Substitution, substitute
 
 _OFFSET = "bnb_offset"
 _VALUES = "bnb_values"
@@ -53,7 +54,7 @@ class CvxpySolver(QpSolver):
     --------
     >>> import cvxpy as cp, bnb
     >>> x = cp.Variable(2, integer=True)
-    >>> problem = cp.Problem(cp.Minimize(cp.sum_squares(x - [1.4, 0.4])), [cp.sum(x) >= 2])
+    >>> problem = cp.Problem(cp.Minimize(cp.sum_squares(x - [1.2, 0.4])), [cp.sum(x) >= 2])
     >>> value = problem.solve(solver=bnb.CvxpySolver(), gap=1e-6, time_limit=10)
     >>> print(problem.status, x.value)
     optimal [1. 1.]

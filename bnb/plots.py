@@ -13,17 +13,18 @@ from .result import SOURCES, Result, TraceRow
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_BOUND, _INCUMBENT, _SHADE = "#1f6fb4", "#c8442b", "#d9dee4"
+# Distinct also for people who do not see red and green, and in print.
+_BOUND, _INCUMBENT, _SHADE = "#0072B2", "#D55E00", "#e3e7ec"
 
 _FATES = {
-    "split": ("#9aa5b1", "split"),
-    "open": ("#e0a526", "children still open"),
-    "leaf": ("#2c8a4b", "solved"),
-    "cut off": ("#1f6fb4", "cut off by its bound"),
-    "pruned": ("#a6c8e4", "dropped unsolved"),
-    "infeasible": ("#c8442b", "infeasible"),
+    "split": ("o", "#8a95a1", "split"),
+    "open": ("o", "#E69F00", "children still open"),
+    "pruned": ("o", "#9fc9e6", "dropped unsolved"),
+    "cut off": ("s", "#0072B2", "cut off by its bound"),
+    "infeasible": ("X", "#222222", "infeasible"),
+    "leaf": ("*", "#009E73", "solved"),
 }
-"""Colour and name of what became of a node."""
+"""Mark, colour and name of what became of a node; the later are drawn above."""
 
 
 def _new_axes(width: float, height: float) -> Axes:
@@ -53,25 +54,29 @@ def plot_gap(result: Result, ax: Axes | None = None, *, maximize: bool = False) 
     """
     if not result.trace:
         raise ValueError("the result has no trace to draw")
-    ax = _new_axes(7.0, 4.0) if ax is None else ax
+    ax = _new_axes(7.5, 4.4) if ax is None else ax
     sign = -1.0 if maximize else 1.0
     time = np.array([row.seconds for row in result.trace])
     bound = sign * _finite([row.bound for row in result.trace])
     best = sign * _finite([row.objective for row in result.trace])
     ax.fill_between(time, bound, best, step="post", color=_SHADE, linewidth=0, label="gap")
-    ax.step(time, best, where="post", color=_INCUMBENT, label="incumbent")
-    ax.step(time, bound, where="post", color=_BOUND, label="bound")
+    ax.step(time, best, where="post", color=_INCUMBENT, linewidth=2, label="incumbent")
+    ax.step(time, bound, where="post", color=_BOUND, linewidth=2, label="bound")
     low, high = _heights(bound, best, sign)
     ax.set_ylim(low, high)
     ax.set_xlim(0.0, max(time[-1], 1e-3) * 1.02)
     _mark_incumbents(ax, [row for row in result.trace if row.source], sign)
-    ax.set_xlabel("seconds")
-    ax.set_ylabel("objective")
-    gap = f", gap {100 * result.gap:.4f} %" if np.isfinite(result.gap) else ""
-    ax.set_title(f"{result.status.value}{gap}, {result.nodes} nodes", loc="left", fontsize=10)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    ax.set(xlabel="seconds", ylabel="objective")
+    gap = f", gap {100 * result.gap:.3g} %" if np.isfinite(result.gap) else ""
+    ax.set_title(f"{result.status.value}{gap}, {result.nodes:,} nodes", loc="left")
+    _finish(ax)
     return ax
+
+
+def _finish(ax: Axes) -> None:
+    """No frame, and the legend beside the picture, where it hides nothing."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _finite(values: list[float]) -> np.ndarray:
@@ -103,16 +108,18 @@ def _mark_incumbents(ax: Axes, rows: list[TraceRow], sign: float) -> None:
     last: np.ndarray | None = None
     # From the best backwards: when letters would overlap, the better incumbent keeps its own.
     for row in reversed(rows):
-        height = float(np.clip(sign * row.objective, low, high))
-        ax.plot(row.seconds, height, "o", color=_INCUMBENT, markersize=3, clip_on=False)
+        height = sign * row.objective
+        if not low <= height <= high:  # poor first ones are outside the picture
+            continue
+        ax.plot(row.seconds, height, "o", color=_INCUMBENT, markersize=5, clip_on=False)
         here = np.array([(row.seconds - left) / (right - left), (height - low) / (high - low)])
         if last is not None and np.all(np.abs(here - last) < (0.025, 0.06)):
             continue
         last = here
-        ax.annotate(row.source, (row.seconds, height), xytext=(3, 4), fontsize=8, clip_on=False,
+        ax.annotate(row.source, (row.seconds, height), xytext=(4, 4), fontsize=9, clip_on=False,
                     textcoords="offset points", color=_INCUMBENT, annotation_clip=False)
     for letter in sorted({row.source for row in rows}):
-        ax.plot([], [], "o", color=_INCUMBENT, markersize=3,
+        ax.plot([], [], "o", color=_INCUMBENT, markersize=5,
                 label=f"{letter}: {SOURCES.get(letter, 'other')}")
 
 
@@ -140,7 +147,7 @@ def plot_criteria(
         ax.plot(k[order], values[order], marker="o", markersize=4, color=colour, label=name)
         ax.plot(k[best], values[best], marker="o", markersize=11, color=colour, fillstyle="none")
     ax.set_xlabel("non-zero coefficients")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.locator_params(axis="x", integer=True)
     ax.legend(frameon=False)
     return ax
 
@@ -166,7 +173,7 @@ def plot_tree(result: Result, ax: Axes | None = None, *, height: str = "bound") 
         raise ValueError(f"height must be 'bound' or 'depth', got {height!r}")
     if not result.tree:
         raise ValueError("the result has no tree to draw; solve with keep_tree=True")
-    ax = _new_axes(8.0, 5.0) if ax is None else ax
+    ax = _new_axes(9.0, 5.0) if ax is None else ax
     parent = {number: above for number, above, _, _ in result.tree}
     across, depth = _layout(parent)
     if height == "bound":
@@ -178,13 +185,13 @@ def plot_tree(result: Result, ax: Axes | None = None, *, height: str = "bound") 
     _draw_edges(ax, parent, across, up)
     _draw_nodes(ax, result, across, up)
     if height == "bound" and np.isfinite(result.objective):
-        ax.axhline(result.objective, color=_INCUMBENT, linewidth=1, linestyle="--", zorder=0,
+        ax.axhline(result.objective, color=_INCUMBENT, linewidth=1.5, linestyle="--", zorder=0,
                    label="incumbent")
-    ax.set_ylabel(height)
+    ax.set_ylabel("bound of the node" if height == "bound" else height)
     ax.set_xticks([])
-    ax.spines[["top", "right", "bottom"]].set_visible(False)
-    ax.set_title(f"{len(result.tree)} nodes, {result.status.value}", loc="left", fontsize=10)
-    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    ax.spines["bottom"].set_visible(False)
+    ax.set_title(f"{len(result.tree):,} nodes, {result.status.value}", loc="left")
+    _finish(ax)
     return ax
 
 
@@ -221,7 +228,7 @@ def _bound_heights(result: Result) -> dict[int, float]:
     known += [result.objective] if np.isfinite(result.objective) else []
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     if low < result.objective < np.inf:
-        high = min(high, 2.0 * result.objective - low)
+        high = min(high, result.objective + 0.5 * (result.objective - low))
     margin = 0.08 * (high - low) or 1e-6 * max(1.0, abs(high))
     return {
         number: float(np.clip(bound, low - margin, high + margin))
@@ -238,11 +245,12 @@ def _draw_edges(
         [(across[above], up[above]), (across[number], up[number])]
         for number, above in parent.items() if above in parent
     ]
-    ax.add_collection(LineCollection(lines, colors=_SHADE, linewidths=0.8, zorder=1))
+    width = float(np.clip(60.0 / len(parent), 0.4, 1.2))
+    ax.add_collection(LineCollection(lines, colors="#c3cad2", linewidths=width, zorder=1))
 
 
 def _draw_nodes(ax: Axes, result: Result, across: dict[int, float], up: dict[int, float]) -> None:
-    size = float(np.clip(4000.0 / len(result.tree), 4.0, 40.0))
+    size = float(np.clip(6000.0 / len(result.tree), 5.0, 70.0))
     parents = {above for _, above, _, _ in result.tree}
     groups: dict[str, list[int]] = {}
     for number, _, bound, fate in result.tree:
@@ -251,11 +259,13 @@ def _draw_nodes(ax: Axes, result: Result, across: dict[int, float], up: dict[int
         elif fate == "split" and number not in parents:
             fate = "open"
         groups.setdefault(fate, []).append(number)
-    for fate, (colour, name) in _FATES.items():
+    for place, (fate, (mark, colour, name)) in enumerate(_FATES.items()):
         numbers = groups.get(fate, [])
         if numbers:
-            ax.scatter([across[k] for k in numbers], [up[k] for k in numbers], s=size, c=colour,
-                       linewidths=0, zorder=2, label=f"{name} ({len(numbers)})")
+            ax.scatter([across[k] for k in numbers], [up[k] for k in numbers], marker=mark,
+                       s=2.5 * size if mark == "*" else size, c=colour, edgecolors="white",
+                       linewidths=0.5 if size > 20 else 0.0, zorder=2 + place,
+                       label=f"{name} ({len(numbers):,})")
 
 
 def check_format(path: str | Path) -> None:

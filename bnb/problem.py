@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -150,6 +150,62 @@ class RestartError(Exception):
         self.children, self.settled = children, settled
 
 
+class Standing(NamedTuple):
+    """How far one of several trees has come.
+
+    Parameters
+    ----------
+    bound : float
+        Certified bound on the whole problem.
+    seconds : float
+        Time that workers have spent on it.
+    open : int
+        Its open nodes.
+    out : float
+        Time that workers are about to spend on it.
+    """
+
+    bound: float
+    seconds: float
+    open: int
+    out: float = 0.0
+
+
+class Contender(NamedTuple):
+    """A tree as the search alone has left it; see `Contest`."""
+
+    seconds: float
+    children: list[Child]
+    settled: float
+
+
+class Contest(ABC):
+    """Several trees of the whole problem, of which one is the search's and others go on beside it.
+
+    For problems that cannot know beforehand which of several ways to search them is best. Workers
+    take slices of the trees as `next` says.
+
+    Attributes
+    ----------
+    leader : str
+        The tree that the search goes by.
+    """
+
+    leader: str
+
+    @abstractmethod
+    def contenders(self) -> dict[str, Contender]:
+        """The trees there are at the beginning; of the leader's only the time counts."""
+
+    @abstractmethod
+    def next(self, standing: Mapping[str, Standing], cutoff: float) -> str:
+        """Which tree to go on with, which may be a new one; the leader may change."""
+
+    @abstractmethod
+    def notes(self, name: str) -> Any:
+        """What a worker has to `Problem.recall` to search this tree."""
+
+
 class UnboundedError(Exception):
     """Raised by `prepare` or `evaluate` when the problem is proven to have no finite optimum."""
 
@@ -159,8 +215,8 @@ class Problem(ABC):
 
     Four methods are needed. The others have defaults: override `prepare` for work done once,
     `present` and `accept` when the user's solutions are only a part of yours, `encode` and
-    `decode` when a state is not plain JSON (they serve checkpoints), and `worker` when evaluations
-    cannot share data between threads.
+    `decode` when a state is not plain JSON (they serve checkpoints). Workers get problems and
+    states pickled: leave out in ``__getstate__`` what cannot be, such as solver workspaces.
 
     All attributes count as the problem's data: a checkpoint of a problem with other data is
     refused. Name in `scratch` those that a search changes. Code is not compared: do not resume
@@ -217,9 +273,9 @@ class Problem(ABC):
         """A user's solution in the problem's own terms: the inverse of `present`."""
         return x
 
-    def worker(self) -> Problem:
-        """A copy that another thread may evaluate nodes with."""
-        return self
+    def contest(self) -> Contest | None:
+        """How to choose between several trees of the problem, where there are several."""
+        return None
 
     def notes(self) -> Any:
         """What the problem has learned about its own search, as JSON data for a checkpoint."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -81,3 +82,49 @@ class NodeQueue:
         while self._bounds and self._bounds[0][1] not in self._open:
             heapq.heappop(self._bounds)
         return self._bounds[0][0] if self._bounds else float("inf")
+
+
+class Tree:
+    """The open nodes of a tree, and what is known of all that is no longer open.
+
+    Parameters
+    ----------
+    selection : str
+        See `NodeQueue`.
+
+    Attributes
+    ----------
+    queue : NodeQueue
+        The nodes that are waiting.
+    away : dict of int to Node
+        By their numbers, those that workers have: open as long as nobody reports on them.
+    settled : float
+        Smallest bound of anything cut off or closed.
+    root_bound : float
+        Bound of the first node.
+    explored : float
+        Share of the tree that is closed.
+    """
+
+    def __init__(self, selection: str) -> None:
+        self.queue = NodeQueue(selection)
+        self.away: dict[int, Node] = {}
+        self.settled, self.root_bound, self.explored = math.inf, -math.inf, 0.0
+
+    def __iter__(self) -> Iterator[Node]:
+        yield from self.queue
+        yield from self.away.values()
+
+    @property
+    def open(self) -> int:
+        """Number of open nodes."""
+        return len(self.queue) + len(self.away)
+
+    def settle(self, bound: float) -> None:
+        """Something with this bound is cut off or closed."""
+        self.settled = min(self.settled, bound)
+
+    def bound(self) -> float:
+        """The smallest bound of everything ever cut off, closed or left open."""
+        away = min((node.bound for node in self.away.values()), default=math.inf)
+        return min(self.settled, away, self.queue.lowest_bound())

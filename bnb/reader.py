@@ -11,7 +11,7 @@ import highspy
 import numpy as np
 import scipy.sparse as sp
 
-from .miqp import MIQP
+from .qp.miqp import MIQP
 from .validation import INFINITE
 
 _ENDINGS = (".mps", ".lp", ".mps.gz", ".lp.gz")

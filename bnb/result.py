@@ -113,7 +113,7 @@ class Result:
     nodes, open, pruned : int
         Nodes evaluated (strong-branching probes are counted in `probes`), left open, and cut off.
     seconds, relaxation_seconds : float
-        Wall time of the search, and the part spent in relaxations (summed over threads).
+        Wall time of the search, and the part spent in relaxations (summed over workers).
     work : dict of str to int
         What was done inside nodes, in the problem's own terms (convex solves, games, …).
     trace : list of TraceRow

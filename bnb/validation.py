@@ -8,7 +8,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .structure import is_definite, is_diagonal
+
+def real_array(name: str, value: Any) -> np.ndarray:
+    """An array of floats."""
+    try:
+        _refuse_complex(value)
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}") from None
+
+
+def _refuse_complex(value: Any) -> None:
+    """Else numpy would cut them to their real part."""
+    if np.iscomplexobj(value):
+        raise ValueError("complex ones are not supported")
 
 
 def vector(
@@ -19,10 +32,7 @@ def vector(
         if default is None:
             raise ValueError(f"{name} is required")
         return np.full(n, float(default))
-    try:
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers: {error}") from None
+    array = real_array(name, value)
     if array.ndim == 0:
         array = np.full(n, float(array))
     if array.shape != (n,):
@@ -37,6 +47,7 @@ def vector(
 def matrix(name: str, value: Any, shape: tuple[int | None, int]) -> sp.csr_matrix:
     """A sparse float matrix of that shape; None becomes zero, without rows if they are free."""
     try:
+        _refuse_complex(value)
         array = sp.csr_matrix((shape[0] or 0, shape[1]) if value is None else value, dtype=float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a matrix of numbers: {error}") from None
@@ -115,3 +126,17 @@ def interval(low_name: str, low: np.ndarray, high_name: str, high: np.ndarray) -
         raise ValueError(
             f"{low_name} must be < inf and {high_name} > -inf; {INFINITE:g} counts as infinite"
         )
+
+
+def is_diagonal(matrix: sp.csr_matrix) -> bool:
+    """Whether nothing but the diagonal is non-zero."""
+    return (matrix - sp.diags(matrix.diagonal())).count_nonzero() == 0
+
+
+def is_definite(dense: np.ndarray) -> bool:
+    """Whether a symmetric matrix is positive definite, up to the rounding of a factorisation."""
+    try:
+        np.linalg.cholesky(dense)
+    except np.linalg.LinAlgError:
+        return False
+    return True

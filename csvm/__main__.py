@@ -1,4 +1,4 @@
-"""The command line: ``csvm demo | explore | fit | predict | evaluate | certify | paper``."""
+"""The command line: ``csvm demo | explore | fit | predict | evaluate | certify``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,9 +23,9 @@ from bnb import Reason
 from .anchors import Anchors
 from .certification import certify
 from .estimator import CSVM
-from .experiments import command as experiments
 from .exploration import explore, write_page
 from .feasibility import InfeasibleRatesError
+from .jobs import cluster
 from .progress import Progress
 from .rates import accuracy, parse_constraints, tnr, tpr
 from .tables import Table, TableError, TableModel, read_table
@@ -85,33 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--picture", default="csvm-demo.png", help="where to draw what was found")
     demo.add_argument("--time-limit", type=float, default=30.0, help="seconds for the search")
 
-    fit = _command(commands, "fit", _fit, "train on a table and write a model")
-    _training_options(fit)
-    fit.add_argument(
-        "--constraint", action="append", dest="constraints", metavar="RATE",
-        help="'tpr>=0.95', 'tnr>=0.8', 'accuracy>=0.9', 'precision>=0.8', 'npv>=0.9', 'f1>=0.7', "
-        "'balanced_accuracy>=0.8', 'cost(fn=5,fp=1)<=0.3'; of a group 'tpr[north]>=0.9', of every "
-        "group 'tpr[*]>=0.85'; may be repeated (default tpr>=0.9)",
-    )
-    fit.add_argument("--model", required=True, help="file to write, model.npz")
-    fit.add_argument("--kernel", default="rbf", choices=["rbf", "linear", "poly"])
-    fit.add_argument(
-        "--C", type=float, help="slack cost of a point (default: by cross-validation)"
-    )
-    fit.add_argument(
-        "--gamma", type=_gamma,
-        help="'scale', 'auto' or a number (default: by cross-validation)",
-    )
-    fit.add_argument("--threshold", default="exact", choices=THRESHOLDS)
-    fit.add_argument("--alpha", type=float, default=0.05, help="level of the threshold's test")
-    fit.add_argument(
-        "--anchors", type=_anchors, default=0.5, help="fraction (default 0.5), or 'second-half'"
-    )
-    fit.add_argument("--time-limit", type=float, default=60.0, help="seconds (default 60)")
-    fit.add_argument("--gap", type=float, default=1e-4, help="relative gap (default 1e-4)")
-    fit.add_argument("--jobs", type=int, default=1, help="nodes searched at once (default 1)")
-    fit.add_argument("--seed", type=int, default=0, help="draws the anchors (default 0)")
-    fit.add_argument("--quiet", action="store_true", help="no search log")
+    _fit_options(_command(commands, "fit", _fit, "train on a table and write a model"))
 
     explore = _command(
         commands, "explore", _explore, "show what rates can be had on a table, as a page"
@@ -136,9 +110,54 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--model", required=True)
     _row_options(evaluate)
 
-    certify = _command(
+    _certify_options(_command(
         commands, "certify", _certify, "test a model's rates on rows that its fit has not seen"
+    ))
+    return parser
+
+
+def _fit_options(fit: argparse.ArgumentParser) -> None:
+    _training_options(fit)
+    fit.add_argument(
+        "--constraint", action="append", dest="constraints", metavar="RATE",
+        help="'tpr>=0.95', 'tnr>=0.8', 'accuracy>=0.9', 'precision>=0.8', 'npv>=0.9', 'f1>=0.7', "
+        "'balanced_accuracy>=0.8', 'cost(fn=5,fp=1)<=0.3'; of a group 'tpr[north]>=0.9', of every "
+        "group 'tpr[*]>=0.85'; may be repeated (default tpr>=0.9)",
     )
+    fit.add_argument("--model", required=True, help="file to write, model.npz")
+    fit.add_argument("--kernel", default="rbf", choices=["rbf", "linear", "poly"])
+    fit.add_argument(
+        "--C", type=float, help="slack cost of a point (default: by cross-validation)"
+    )
+    fit.add_argument(
+        "--gamma", type=_gamma,
+        help="'scale', 'auto' or a number (default: by cross-validation)",
+    )
+    fit.add_argument("--threshold", default="exact", choices=THRESHOLDS)
+    fit.add_argument("--alpha", type=float, default=0.05, help="level of the threshold's test")
+    fit.add_argument(
+        "--anchors", type=_anchors, default=0.5, help="fraction (default 0.5), or 'second-half'"
+    )
+    fit.add_argument("--time-limit", type=float, default=60.0, help="seconds (default 60)")
+    fit.add_argument("--gap", type=float, default=1e-4, help="relative gap (default 1e-4)")
+    fit.add_argument(
+        "--jobs", type=int, metavar="N",
+        help="processes that search at once, -1 for all cores (default 1; with --scheduler all "
+        "cores of the cluster)",
+    )
+    fit.add_argument(
+        "--scheduler", metavar="ADDRESS",
+        help="search on the dask cluster at this address, tcp://host:8786",
+    )
+    fit.add_argument(
+        "--checkpoint", metavar="FILE",
+        help="save the search there as it goes on; the same command goes on from it if killed",
+    )
+    fit.add_argument("--seed", type=int, default=0, help="draws the anchors (default 0)")
+    fit.add_argument("--quiet", action="store_true", help="no search log")
+
+
+def _certify_options(certify: argparse.ArgumentParser) -> None:
     certify.add_argument("data")
     certify.add_argument("--model", required=True)
     certify.add_argument(
@@ -153,10 +172,6 @@ def _parser() -> argparse.ArgumentParser:
         "--group", metavar="COLUMN", help="column with the groups (default: that of the model)"
     )
     _row_options(certify)
-
-    paper = _command(commands, "paper", _paper, "run the paper's experiments and write a report")
-    experiments.add_options(paper)
-    return parser
 
 
 def _command(
@@ -206,17 +221,27 @@ def _fit(options: argparse.Namespace) -> int:
         if not constraint.on_new_data:  # tuning could not look for them in its folds
             raise TableError(f"--constraint: {constraint} can only be asked from Python, in a fit")
     _check_folder("--model", options.model)
+    if options.checkpoint is not None:
+        _check_folder("--checkpoint", options.checkpoint)
     names, X, labels, groups = _training_rows(options)
     mean, scale = X.mean(axis=0), X.std(axis=0)
     model = CSVM(
         kernel=options.kernel, constraints=constraints,
         alpha=options.alpha, threshold=options.threshold, anchors=options.anchors,
-        time_limit=options.time_limit, gap=options.gap, n_jobs=options.jobs,
+        time_limit=options.time_limit, gap=options.gap, checkpoint=options.checkpoint,
         pos_label=options.positive, random_state=options.seed, verbose=0 if options.quiet else 1,
+        n_jobs=options.jobs,
     )
     points = (X - mean) / scale
+    if options.scheduler is not None:
+        with cluster(options.scheduler):
+            pass  # it answers: better asked now than after the tuning
     model.set_params(**_parameters(model, points, labels, groups, options))
-    with redirect_stdout(sys.stderr):  # the search log is progress, not outcome
+    cores = nullcontext(1) if options.scheduler is None else cluster(options.scheduler)
+    # The search log is progress, not outcome.
+    with cores as available, redirect_stdout(sys.stderr):
+        if options.jobs is None:
+            model.set_params(n_jobs=available)
         model.fit(points, labels, sensitive_features=groups)
     TableModel(model, names, mean, scale, options.label, options.group).save(options.model)
     _print_fit(model, options)
@@ -227,6 +252,8 @@ def _fit(options: argparse.Namespace) -> int:
 
 def _check_folder(option: str, path: str) -> None:
     """Better now than after a long run."""
+    if Path(path).is_dir():
+        raise TableError(f"{option}: {path} is a directory, it must be a file")
     folder = Path(path).absolute().parent
     if not os.access(folder, os.W_OK):
         raise TableError(f"{option}: {folder} is not a directory that can be written to")
@@ -544,13 +571,6 @@ def _demo(options: argparse.Namespace) -> int:
             else "\nNo picture: that needs matplotlib (pip install 'csvm[plots]')"
         )
     return OK if result.optimal else UNPROVEN
-
-
-# -- paper ------------------------------------------------------------------------------------
-
-
-def _paper(options: argparse.Namespace) -> int:
-    return experiments.run(options)
 
 
 if __name__ == "__main__":

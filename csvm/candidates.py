@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import ExtraTreesClassifier, VotingClassifier
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -17,20 +20,24 @@ from sklearn.utils import _safe_indexing
 
 from .estimator import CSVM
 from .feasibility import InfeasibleRatesError
-from .rates import Constraint
+from .rates import Constraint, UnknownGroupError
 from .requirements import MissingAnchorsError
 from .tuning import COSTS, WIDTHS
 
 __all__ = [
-    "CANNOT", "Sample", "candidates", "compared", "first_fitted", "scores", "tuned_svc",
-    "unseen_scores",
+    "CANNOT", "Sample", "candidates", "compared", "first_fitted", "scores", "svc_and_trees",
+    "tuned_svc", "unseen_scores",
 ]
 
 _FOLDS = 3
-CANNOT = (InfeasibleRatesError, MissingAnchorsError, RuntimeError)
+_TREES = 50
+_FOR_TREES = 10  # points of a class: with fewer there are no folds within folds
+_OF_A_CLASS = 300  # points, at most, to compare on where only rates of classes count
+CANNOT = (InfeasibleRatesError, MissingAnchorsError, UnknownGroupError, RuntimeError)
 """Rates that contradict, are about nobody among the anchors, or are not found in time."""
 _RISING = (0.0, 0.5)  # of the way from the rates asked for to one
-_GAP, _SECONDS = 0.05, 0.5  # of the search of a CSVM: good is enough, the rates are tested
+_GAP, _SECONDS = 0.05, 5.0  # of the search of a CSVM: good is enough, the rates are tested
+_COMPARED = 0.05  # of its time limit, for each fit that is only compared
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,15 @@ class Sample:
         X = _safe_indexing(self.X, positions)
         return Sample(X, self.y[positions], self.positive[positions], groups)
 
+    def some(self, seed: int) -> Sample:
+        """As many of each class as it takes to compare parameters; more would only take time."""
+        random = np.random.default_rng(seed)
+        kinds = (np.flatnonzero(self.positive), np.flatnonzero(~self.positive))
+        if max(map(len, kinds)) <= _OF_A_CLASS:
+            return self
+        drawn = [random.permutation(kind)[:_OF_A_CLASS] for kind in kinds]
+        return self.take(np.sort(np.concatenate(drawn)))
+
     def folds(self, seed: int) -> StratifiedKFold:
         """Three folds, or two, each with points of both classes."""
         fewest = min(int(self.positive.sum()), int((~self.positive).sum()))
@@ -86,15 +102,33 @@ def candidates(
     if estimator is not None:
         several = len(constraints) > 1 and isinstance(_last(estimator), CSVM)
         return _rising(estimator, constraints) if several else [estimator]
-    tuned = tuned_svc(sample, seed)
+    svc = tuned_svc(sample, seed)[-1]
+    both = svc_and_trees(svc, sample, seed)
     if len(constraints) == 1:
-        return [tuned]
-    svc = tuned[-1]
+        return [both]
     csvm = CSVM(
         C=svc.C, gamma=svc.gamma, threshold="none", gap=_GAP, time_limit=_SECONDS,
         pos_label=sample.y[sample.positive][0], random_state=seed,
     )
-    return [tuned, *_rising(make_pipeline(StandardScaler(), csvm), constraints)]
+    return [both, *_rising(make_pipeline(StandardScaler(), csvm), constraints)]
+
+
+def svc_and_trees(svc: SVC, sample: Sample, seed: int) -> Any:
+    """The mean of the probabilities of a support vector machine and of random trees.
+
+    Each is good where the other is not, and few scores of positives, of which the lowest become
+    thresholds, are less often far off in both.
+    """
+    fewest = int(min(sample.positive.sum(), (~sample.positive).sum()))
+    if fewest < _FOR_TREES:
+        return make_pipeline(StandardScaler(), svc)
+    calibrated = CalibratedClassifierCV(svc, ensemble=False, cv=_FOLDS)
+    trees = ExtraTreesClassifier(
+        _TREES, min_samples_leaf=3, class_weight="balanced", random_state=seed
+    )
+    return VotingClassifier(
+        [("svc", make_pipeline(StandardScaler(), calibrated)), ("trees", trees)], voting="soft"
+    )
 
 
 def tuned_svc(sample: Sample, seed: int, scoring: str = "roc_auc") -> Pipeline:
@@ -103,6 +137,7 @@ def tuned_svc(sample: Sample, seed: int, scoring: str = "roc_auc") -> Pipeline:
     Scores for a threshold need no more than that. For margins it takes a C at which the classifier
     itself is good, by ``scoring="balanced_accuracy"``.
     """
+    sample = sample.some(seed)
     folds = sample.folds(seed)
     pipeline = make_pipeline(StandardScaler(), SVC(class_weight="balanced"))
     shape = np.shape(sample.X)
@@ -143,6 +178,16 @@ def _fit(model: Any, sample: Sample) -> Any:
     )
 
 
+def _quick(model: Any) -> Any:
+    """The same model, but of a CSVM what a short search finds."""
+    last, prefix = _last(model), _prefix(model)
+    if not isinstance(last, CSVM):
+        return model
+    return clone(model).set_params(**{
+        f"{prefix}time_limit": _COMPARED * last.time_limit, f"{prefix}gap": max(last.gap, _GAP),
+    })
+
+
 def _last(model: Any) -> Any:
     return model[-1] if isinstance(model, Pipeline) else model
 
@@ -181,6 +226,9 @@ def unseen_scores(model: Any, sample: Sample, positive: Any, seed: int) -> np.nd
     """Scores of every point by the model fitted to the other folds."""
     found = np.empty(len(sample))
     folds = sample.folds(seed)
-    for rest, fold in folds.split(np.zeros(len(sample)), sample.positive):
-        found[fold] = scores(_fit(model, sample.take(rest)), sample.take(fold).X, positive)
+    quick = _quick(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # said again, of the model that is taken
+        for rest, fold in folds.split(np.zeros(len(sample)), sample.positive):
+            found[fold] = scores(_fit(quick, sample.take(rest)), sample.take(fold).X, positive)
     return found

@@ -18,8 +18,8 @@ from scipy.special import betainc
 from scipy.stats import beta, binom
 from sklearn.utils.validation import column_or_1d
 
-from .groups import group_names, take_groups
-from .rates import Constraint, parse_constraints
+from .groups import group_names, is_missing, take_groups
+from .rates import Constraint, check_groups, parse_constraints
 
 __all__ = [
     "Certificate",
@@ -28,6 +28,7 @@ __all__ = [
     "certify",
     "certify_predictions",
     "check_confidence",
+    "clopper_pearson",
     "fewest_trials",
     "positive_class",
     "share_asked",
@@ -171,6 +172,9 @@ def certify(
     """
     X, groups, _ = take_groups(X, sensitive_features)
     labels = column_or_1d(y)
+    missing = sum(map(is_missing, labels.tolist()))
+    if missing:
+        raise ValueError(f"y: the class of {missing} points is missing")
     names = None if groups is None else group_names(groups, len(labels))
     asked = certifiable(constraints, names)
     positive = positive_class(model, pos_label)
@@ -263,6 +267,7 @@ def certifiable(
     asked = [one for each in parse_constraints(constraints) for one in each.each(groups)]
     if not asked:
         raise ValueError("constraints is empty: there is nothing to certify")
+    check_groups(asked, groups)
     for constraint in asked:
         if constraint.name in _NO_TEST:
             raise ValueError(
@@ -296,10 +301,24 @@ def share_asked(constraint: Constraint) -> float:
     return constraint.p0 / (2.0 - constraint.p0) if constraint.name == "f1" else constraint.p0
 
 
+def clopper_pearson(right: int, n: int, tail: float) -> tuple[float, float]:
+    """Ends of the exact interval of a share: the true one is beyond each with probability `tail`.
+
+    Parameters
+    ----------
+    right, n : int
+        How many of how many.
+    tail : float
+    """
+    low = float(beta.ppf(tail, right, n - right + 1)) if right else 0.0
+    high = float(beta.isf(tail, right + 1, n - right)) if right < n else 1.0
+    return low, high
+
+
 def _test(constraint: Constraint, n: int, right: int, confidence: float) -> CertifiedRate:
     level, p0 = 1.0 - confidence, share_asked(constraint)
     p_value = float(binom.sf(right - 1, n, p0))
-    lower = float(beta.ppf(level, right, n - right + 1)) if right else 0.0
+    lower, _ = clopper_pearson(right, n, level)
     if constraint.name == "f1":
         lower = 2.0 * lower / (1.0 + lower)
     certified = p_value <= level

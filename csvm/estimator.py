@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import bnb
 from bnb import Reason, Result, Status
+from bnb.checkpoint import OtherProblemError
 from bnb.result import Tolerance
 from relaxations.patience import FOR_EVER, Patience
 
@@ -25,11 +25,13 @@ from . import persistence
 from .anchors import Anchors, split_anchors
 from .feasibility import Feasibility, InfeasibleRatesError
 from .groups import group_names, take_groups, without_groups
+from .jobs import workers
 from .kernels import KERNELS, Kernel, check_psd, gram, low_rank, resolve_gamma
 from .labels import ClassWeight, Labels, check_weights, class_factors, label_tags
-from .rates import Constraint, chosen_cases, concerned, parse_constraints
+from .rates import Constraint, check_groups, chosen_cases, concerned, parse_constraints
 from .requirements import RateReport, Requirement, report, requirements
 from .search import CSVMProblem, Instance
+from .search.compiled import warm_up
 
 __all__ = ["CSVM", "ConstantClassifierWarning", "fit_path", "start_near"]
 
@@ -40,6 +42,7 @@ _SCALE_X = "scale the features, for example with sklearn.preprocessing.StandardS
 _LARGE = 1e6  # entries of the kernel matrix beyond this are better left as they are
 _SMALL_RANK = 0.2  # of the number of points: then products with a factor are the cheaper ones
 _BLURRED = 0.1  # rounding of a margin, which is one, beyond which it says nothing
+_SAVE_EVERY = 10.0  # seconds between two checkpoints
 _CHECK_SHARE = 0.1  # of the time limit, at most, goes into looking for contradictions beforehand
 
 
@@ -90,7 +93,12 @@ class CSVM(ClassifierMixin, BaseEstimator):
     gap : float
         Relative gap at which a classifier counts as optimal; an absolute gap of 1e-9 does, too.
     n_jobs : int, optional
-        Nodes searched at once; -1 for as many as there are processors.
+        Processes that search at once, -1 for as many as there are processors; with joblib's
+        backend "dask", as many as that on its cluster. Inside another parallel job it is one.
+    checkpoint : path, optional
+        File to which the search is saved as it goes on. A fit that finds it there, because it was
+        killed or its time was up, goes on from it, if data and parameters are the same (give a
+        fixed `random_state` or anchors); once the classifier is proven optimal it is removed.
     pos_label : optional
         The positive class; by default the greater of the two labels.
     random_state : int, RandomState or None
@@ -151,6 +159,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
         time_limit: float = 60.0,
         gap: float = 1e-4,
         n_jobs: int | None = None,
+        checkpoint: str | Path | None = None,
         pos_label: Any = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -169,6 +178,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
         self.time_limit = time_limit
         self.gap = gap
         self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
         self.pos_label = pos_label
         self.random_state = random_state
         self.verbose = verbose
@@ -218,6 +228,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
         if precomputed and points.shape[0] != points.shape[1]:
             raise ValueError(f"a precomputed kernel matrix must be square, got {points.shape}")
         names = None if groups is None else group_names(groups, len(points))
+        check_groups(constraints, names)
         self.groups_ = None if names is None else np.unique(names).tolist()
         training, anchor_set = split_anchors(
             self.anchors if anchors is None else anchors, coded.signs,
@@ -293,8 +304,13 @@ class CSVM(ClassifierMixin, BaseEstimator):
         if self.kernel == "poly" and not (isinstance(self.degree, Integral) and self.degree >= 1):
             raise ValueError(f"degree must be an integer >= 1, got {self.degree!r}")
         n_jobs = self.n_jobs
-        if n_jobs is not None and not (isinstance(n_jobs, Integral) and int(n_jobs) != 0):
-            raise ValueError(f"n_jobs must be None, -1 or an integer >= 1, got {n_jobs!r}")
+        if n_jobs is not None and (
+            isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0
+        ):
+            raise ValueError(
+                "n_jobs must be None, an integer >= 1, or -1 for all processors (-2 for all but "
+                f"one, and so on), got {n_jobs!r}"
+            )
         if self.node_solver not in NODE_SOLVERS:
             raise ValueError(
                 f"node_solver must be one of {', '.join(NODE_SOLVERS)}, got {self.node_solver!r}"
@@ -336,13 +352,17 @@ class CSVM(ClassifierMixin, BaseEstimator):
         return K
 
     def _solve(self, model: _Model, kept: np.ndarray | None) -> Result:
+        warm_up(model.instance.is_factor)  # not in the time that was given
         patience = Patience(time.monotonic() + self.time_limit)
         conflict = model.find_conflict(_CHECK_SHARE * self.time_limit)
         if conflict is not None:
             raise InfeasibleRatesError(str(conflict))
         problem = model.problem(self.node_solver)
-        start = None if kept is None else start_near(problem, kept, patience=patience)
-        result = self._search(problem, start, patience)
+        start = None
+        # With nothing to give up there is one convex problem: a start would cost as much.
+        if kept is not None and model.instance.budgets.any():
+            start = start_near(problem, kept, patience=patience)
+        result = self._search(problem, start, patience, self.checkpoint)
         if self.node_solver != "auto" and _unproven_leaves(result) and not patience.expired():
             warnings.warn(
                 f"node_solver={self.node_solver!r} could not finish the convex problems of the "
@@ -350,7 +370,8 @@ class CSVM(ClassifierMixin, BaseEstimator):
                 ConvergenceWarning, stacklevel=5,
             )
             problem = model.problem("auto")
-            result = self._search(problem, result.x, patience)
+            again = None if self.checkpoint is None else f"{self.checkpoint}.auto"
+            result = self._search(problem, result.x, patience, again)
         if result.x is not None:
             return _polish(problem, result, self.gap, patience)
         conflict = model.find_conflict(patience.seconds())
@@ -369,12 +390,25 @@ class CSVM(ClassifierMixin, BaseEstimator):
         )
 
     def _search(
-        self, problem: CSVMProblem, start: np.ndarray | None, patience: Patience
+        self, problem: CSVMProblem, start: np.ndarray | None, patience: Patience,
+        checkpoint: str | Path | None,
     ) -> Result:
-        return bnb.solve(  # the problem knows best in which order to branch
-            problem, branching="first", gap=self.gap, time_limit=max(patience.seconds(), 1e-3),
-            threads=effective_n_jobs(self.n_jobs), verbose=self.verbose, start=start,
-        )
+        try:
+            result = bnb.solve(  # the problem knows best in which order to branch
+                problem, branching="first", gap=self.gap, start=start, verbose=self.verbose,
+                time_limit=max(patience.seconds(), 1e-3), checkpoint=checkpoint,
+                checkpoint_interval=_SAVE_EVERY, resume=checkpoint is not None,
+                **workers(self.n_jobs),
+            )
+        except OtherProblemError:
+            raise ValueError(
+                f"checkpoint: {checkpoint} was written by a fit with other data or parameters, or "
+                "with other anchors, which a fixed random_state draws again; remove it to begin "
+                "anew"
+            ) from None
+        if result.optimal and checkpoint is not None:
+            Path(checkpoint).unlink(missing_ok=True)
+        return result
 
     @property
     def coef_(self) -> np.ndarray:
@@ -437,7 +471,8 @@ def fit_path(
 ) -> list[CSVM]:
     """Fit a model for each of neighbouring parameters, each search starting from the last one.
 
-    As long as neither the kernel nor its points change, its matrix is computed once.
+    As long as neither the kernel nor its points change, its matrix is computed once. Ctrl-C ends
+    the whole path (KeyboardInterrupt): half a search is no neighbour to start from.
 
     Parameters
     ----------
@@ -456,8 +491,10 @@ def fit_path(
     near = _Neighbour(shared=True)
     for changes in parameters:
         model = clone(estimator).set_params(**changes)
-        models.append(model._fit(X, y, sample_weight, anchors, sensitive_features, near))
-        near.last = models[-1]
+        near.last = model._fit(X, y, sample_weight, anchors, sensitive_features, near)
+        if model.result_.reason is Reason.INTERRUPT:
+            raise KeyboardInterrupt
+        models.append(model)
     return models
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from bnb import MIQP
-
-if TYPE_CHECKING:  # some 400 modules, which most users never need
+if TYPE_CHECKING:  # hundreds of modules, which most users never need
     import cvxpy as cp
+
+    from bnb import MIQP
 
 __all__ = ["BigM", "factor", "kernel_csvm", "kernel_csvm_cvxpy", "primal_csvm", "primal_csvm_cvxpy"]
 
@@ -46,6 +46,8 @@ class BigM:
 
     def problem(self) -> MIQP:
         """The same for `bnb.solve`."""
+        from bnb import MIQP
+
         return MIQP(
             self.P, self.q, self.A, self.l, self.u, lb=self.lb, ub=self.ub, binary=self.binary
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["group_names", "take_groups", "without_groups"]
+__all__ = ["group_names", "is_missing", "take_groups", "without_groups"]
 
 
 def take_groups(X: Any, sensitive_features: Any) -> tuple[Any, Any, str | None]:
@@ -57,13 +57,13 @@ def group_names(groups: Any, n: int) -> np.ndarray:
             f"sensitive_features must hold one group for each of the {n} points, got shape "
             f"{array.shape}"
         )
-    missing = sum(map(_is_missing, array.tolist()))
+    missing = sum(map(is_missing, array.tolist()))
     if missing:
         raise ValueError(f"sensitive_features: the group of {missing} points is missing")
     return array.astype(str)
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """None, NaN, and what pandas has in their place, which cannot even be compared."""
     try:
         return value is None or bool(value != value)

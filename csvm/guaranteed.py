@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, is_classifier
 from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -51,10 +51,11 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier with ``decision_function`` or ``predict_proba``, optional
-        Fitted to the points that are not held back. By default a support vector machine with
-        balanced class weights, cost and kernel width chosen by cross-validated ROC area; for
-        several rates also CSVMs that were asked for them. Of a `csvm.CSVM`, or a pipeline that ends
-        in one, several are fitted for several rates, along rising rates.
+        Fitted to the points that are not held back. By default the mean of the probabilities of a
+        support vector machine with balanced class weights, cost and kernel width chosen by
+        cross-validated ROC area, and of random trees (with fewer than ten points of a class the
+        former alone); for several rates also CSVMs that were asked for them. Of a `csvm.CSVM`, or a
+        pipeline that ends in one, several are fitted for several rates, along rising rates.
     constraints : str, Constraint or sequence of them
         As for `csvm.certify`.
     confidence : float
@@ -170,6 +171,13 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise TypeError(f"calibration must be a number in (0, 1), got {share!r}")
         if not 0.0 < share < 1.0:
             raise ValueError(f"calibration must be in (0, 1), got {share!r}")
+        given = self.estimator
+        if given is None:
+            return
+        if isinstance(given, type) or not (hasattr(given, "fit") and is_classifier(given)):
+            raise TypeError(
+                f"estimator must be a classifier of scikit-learn's kind, with scores, got {given!r}"
+            )
 
     def _choose(
         self, rest: Sample, held: Sample, constraints: Sequence[Constraint], seed: int
@@ -205,6 +213,7 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
         For rates of both classes by how likely they are to be certified.
         """
+        rest = rest.some(seed)
         usable = compared(models, rest, self._positive, seed)
         sign = about(constraints)
         worth = []
@@ -262,6 +271,8 @@ def _held_back(
         kind = sample.positive.astype(int)
         if sample.groups is not None:
             kind += 2 * np.unique(sample.groups, return_inverse=True)[1]
+    if not shares.any():
+        raise ValueError(f"{', '.join(map(str, constraints))}: no point is of that kind")
     chosen = []
     for value in np.unique(kind[shares > 0]):
         members = random.permutation(np.flatnonzero((shares > 0) & (kind == value)))

@@ -15,6 +15,8 @@ import numpy as np
 from numba import config, njit
 from scipy.linalg.lapack import dpstrf
 
+from bnb.validation import real_array
+
 __all__ = ["check_psd", "gram", "linear", "low_rank", "poly", "rbf", "resolve_gamma", "sigmoid"]
 
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
@@ -131,7 +133,7 @@ def gram(
     """
     if callable(kernel):
         other = X if Y is None else Y
-        K = np.asarray(kernel(X, other), dtype=float)
+        K = real_array("what the kernel function returns", kernel(X, other))
         if K.shape != (len(X), len(other)):
             raise ValueError(
                 f"the kernel function must return shape {(len(X), len(other))}, got {K.shape}"
@@ -204,8 +206,8 @@ def check_psd(K: np.ndarray, name: str = "the kernel matrix") -> None:
 
 def _points(X: np.ndarray, Y: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Both sets of points as the kernels read them; the same array twice without Y."""
-    X = np.ascontiguousarray(X, dtype=float)
-    other = X if Y is None else np.ascontiguousarray(Y, dtype=float)
+    X = np.ascontiguousarray(real_array("X", X))
+    other = X if Y is None else np.ascontiguousarray(real_array("Y", Y))
     if X.ndim != 2 or other.ndim != 2 or X.shape[1] != other.shape[1]:
         raise ValueError(
             f"points must be rows with the same features, got shapes {X.shape} and {other.shape}"
@@ -247,7 +249,8 @@ def _strip(kind, X, YT, K, row, symmetric, gamma, coef0, degree):  # type: ignor
     for col in range(row if symmetric else 0, K.shape[1], _TILE):
         width = min(_TILE, K.shape[1] - col)
         for f in range(YT.shape[0]):
-            tile[f, :width] = YT[f, col : col + width]
+            for j in range(width):  # not a slice: numba takes seconds to compile its errors
+                tile[f, j] = YT[f, col + j]
         for i in range(row, last):
             out = values[i - row, :width]
             if kind == _RBF:
@@ -261,7 +264,8 @@ def _strip(kind, X, YT, K, row, symmetric, gamma, coef0, degree):  # type: ignor
                 else:
                     for j in range(width):
                         out[j] = np.tanh(gamma * out[j] + coef0)
-            K[i, col : col + width] = out
+            for j in range(width):
+                K[i, col + j] = out[j]
         if symmetric:
             for j in range(width):
                 for i in range(row, last):

@@ -58,7 +58,7 @@ def save(model: Any, path: str | Path, table: dict[str, Any] | None = None) -> N
     names = getattr(model, "feature_names_in_", None)
     text = {
         "format": FORMAT,
-        "parameters": {k: _plain(v) for k, v in model.get_params().items()},
+        "parameters": {k: _plain(v) for k, v in _parameters(model).items()},
         "table": table,
         "gamma": model._gamma,
         "features": model.n_features_in_,
@@ -72,6 +72,11 @@ def save(model: Any, path: str | Path, table: dict[str, Any] | None = None) -> N
         },
     }
     _write(Path(path), {"model": np.array(json.dumps(text)), **arrays})
+
+
+def _parameters(model: Any) -> dict[str, Any]:
+    """Those that belong to the model; a checkpoint belongs to the machine it was fitted on."""
+    return {name: value for name, value in model.get_params().items() if name != "checkpoint"}
 
 
 def load(cls: Any, path: str | Path) -> Any:
@@ -147,7 +152,7 @@ def _restore(cls: Any, text: Any, arrays: dict[str, np.ndarray]) -> Any:
         raise ValueError(f"its format is {str(found)[:40]!r}, not {FORMAT!r}")
     _check_keys("its text", text, _KEYS)
     parameters = text["parameters"]
-    _check_keys("parameters", parameters, cls().get_params())
+    _check_keys("parameters", parameters, _parameters(cls()))
     parameters["constraints"] = tuple(parse_constraints(parameters["constraints"]))
     if isinstance(parameters["class_weight"], list):
         parameters["class_weight"] = dict(parameters["class_weight"])

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_curve
 
+from .certification import clopper_pearson
 from .labels import Labels
 from .rates import Constraint, parse_constraints, tnr, tpr
 
-__all__ = ["decision_regions", "roc"]
+__all__ = ["cross", "decision_regions", "operating_points", "roc"]
 
 # Distinct also for people who do not see red and green, and in print.
 _NEGATIVE, _POSITIVE, _INK, _ASKED = "#0072B2", "#D55E00", "#222222", "#009E73"
 _METHODS = ("o", "s", "^", "D", "v", "P")
+_COLOURS = ("#D55E00", "#0072B2", "#222222", "#E69F00", "#56B4E9", "#CC79A7")
 
 
 def decision_regions(model: Any, X: Any, y: Any, *, ax: Any = None, resolution: int = 200) -> Any:
@@ -109,18 +111,7 @@ def roc(
     coded = Labels.of(np.asarray(y), pos_label)
     positive = coded.signs > 0
     label = coded.classes[int(coded.orientation > 0)]
-    floor, ceiling = 0.0, 1.0
-    for constraint in parse_constraints(constraints):
-        if constraint.rate == tpr:
-            floor = constraint.p0
-            ax.axhline(floor, color=_ASKED, linestyle="dashed", linewidth=1.2)
-        elif constraint.rate == tnr:
-            ceiling = 1.0 - constraint.p0
-            ax.axvline(ceiling, color=_ASKED, linestyle="dashed", linewidth=1.2)
-    if floor > 0.0 or ceiling < 1.0:
-        ax.fill_between(
-            [0.0, ceiling], floor, 1.0, color=_ASKED, alpha=0.12, linewidth=0, label="asked for"
-        )
+    _shade(ax, constraints)
     for index, (name, model) in enumerate(models.items()):
         score = coded.orientation * model.decision_function(X)
         false, true, _ = roc_curve(positive, score)
@@ -137,6 +128,107 @@ def roc(
     )
     ax.legend(loc="lower right", fontsize="small")
     return ax
+
+
+def operating_points(
+    models: Mapping[str, Any],
+    X: Any,
+    y: Any,
+    *,
+    pos_label: Any = None,
+    constraints: str | Constraint | Iterable[str | Constraint] = (),
+    confidence: float = 0.95,
+    ax: Any = None,
+) -> Any:
+    """Draw where each classifier works, with confidence intervals of both rates.
+
+    The bars are Clopper-Pearson intervals, one for each rate by itself.
+
+    Parameters
+    ----------
+    models : mapping of name to fitted classifier
+        Each with `predict`.
+    X, y
+        Points not used for fitting, and their labels.
+    pos_label, constraints
+        As for `roc`.
+    confidence : float
+        Of each interval.
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence!r}")
+    ax = _axes(ax)
+    coded = Labels.of(np.asarray(y), pos_label)
+    positive = coded.signs > 0
+    label = coded.classes[int(coded.orientation > 0)]
+    ends = [_shade(ax, constraints)]
+    for index, (name, model) in enumerate(models.items()):
+        chosen = np.asarray(model.predict(X)) == label
+        ends.append(cross(
+            ax, (int(chosen[~positive].sum()), int((~positive).sum())),
+            (int(chosen[positive].sum()), int(positive.sum())), confidence,
+            color=_COLOURS[index % 6], marker=_METHODS[index % 6], label=name,
+        ))
+    right, low = max(end[0] for end in ends if end[0] < 1.0), min(end[1] for end in ends)
+    ax.set(
+        xlabel="false positive rate (1 - TNR)", ylabel="true positive rate",
+        xlim=(-0.02 * right, 1.06 * right), ylim=(max(low - 0.06 * (1.0 - low), 0.0), 1.005),
+    )
+    ax.legend(loc="lower right", fontsize="small", framealpha=0.9)
+    return ax
+
+
+def _shade(
+    ax: Any, constraints: str | Constraint | Iterable[str | Constraint]
+) -> tuple[float, float]:
+    """Draw what is asked of all points; the largest FPR and the least TPR of it."""
+    floor, ceiling = 0.0, 1.0
+    for constraint in parse_constraints(constraints):
+        if constraint.rate == tpr:
+            floor = constraint.p0
+            ax.axhline(floor, color=_ASKED, linestyle="dashed", linewidth=1.2)
+        elif constraint.rate == tnr:
+            ceiling = 1.0 - constraint.p0
+            ax.axvline(ceiling, color=_ASKED, linestyle="dashed", linewidth=1.2)
+    if floor > 0.0 or ceiling < 1.0:
+        ax.fill_between(
+            [0.0, ceiling], floor, 1.0, color=_ASKED, alpha=0.12, linewidth=0, label="asked for"
+        )
+    return ceiling, floor or 1.0
+
+
+def cross(
+    ax: Any, false: tuple[int, int], true: tuple[int, int], confidence: float = 0.95, **style: Any
+) -> tuple[float, float]:
+    """Draw an operating point with Clopper-Pearson intervals.
+
+    Parameters
+    ----------
+    ax : matplotlib axes
+    false, true : (int, int)
+        Negatives and positives that are called positive, and of how many.
+    confidence : float
+    **style
+        Of the mark: color, marker, label.
+
+    Returns
+    -------
+    (float, float)
+        The largest FPR and the least TPR inside the intervals.
+    """
+    tail = 0.5 * (1.0 - confidence)
+    x, (left, right) = false[0] / false[1], clopper_pearson(*false, tail)
+    y, (low, top) = true[0] / true[1], clopper_pearson(*true, tail)
+    ax.errorbar(
+        x, y, xerr=[[x - left], [right - x]], yerr=[[y - low], [top - y]], markersize=9,
+        markeredgecolor="white", linewidth=1.4, capsize=3, alpha=0.9, zorder=4, **style,
+    )
+    return right, low
 
 
 def _axes(ax: Any) -> Any:

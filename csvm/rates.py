@@ -35,6 +35,8 @@ from typing import Any
 
 import numpy as np
 
+from bnb.validation import real_array
+
 from .groups import group_names
 
 __all__ = [
@@ -42,11 +44,13 @@ __all__ = [
     "Confusion",
     "Constraint",
     "Rate",
+    "UnknownGroupError",
     "accuracy",
     "all_of",
     "at_least",
     "balanced_accuracy",
     "case_mask",
+    "check_groups",
     "chosen_cases",
     "concerned",
     "cost",
@@ -77,6 +81,10 @@ _MEANT = {
     "recall": "tpr", "sensitivity": "tpr", "specificity": "tnr", "acc": "accuracy",
     "fnr": "tpr", "fpr": "tnr", "ppv": "precision", "f1_score": "f1", "bacc": "balanced_accuracy",
 }
+
+
+class UnknownGroupError(ValueError):
+    """A rate is asked of a group that nobody is in."""
 
 
 @dataclass(frozen=True)
@@ -324,6 +332,16 @@ def concerned(
     return np.any([np.zeros(len(y), dtype=bool), *masks], axis=0)
 
 
+def check_groups(constraints: Iterable[Constraint], groups: np.ndarray | None) -> None:
+    """Refuse rates of groups that none of these points is in: most likely the name is wrong."""
+    for constraint in constraints:
+        if groups is not None and not constraint.rate.within(len(groups), groups).any():
+            raise UnknownGroupError(
+                f"{constraint} is about nobody: the groups in sensitive_features are "
+                f"{', '.join(np.unique(groups)[:20])}"
+            )
+
+
 def case_mask(cases: Iterable[int], n: int) -> np.ndarray:
     """Mask of these positions among n points."""
     places, mask = np.fromiter(cases, dtype=int), np.zeros(n, dtype=bool)
@@ -434,13 +452,13 @@ class Constraint:
         return int(right), int(of)
 
     def _table(self, y_true: Any, y_pred: Any, groups: Any, sample_weight: Any) -> Confusion:
-        positive, predicted = np.asarray(y_true) > 0, np.asarray(y_pred) > 0
+        positive, predicted = _positive("y_true", y_true), _positive("y_pred", y_pred)
         if positive.ndim != 1 or positive.shape != predicted.shape:
             raise ValueError(
                 f"y_true and y_pred must be one-dimensional and equally long, got shapes "
                 f"{positive.shape} and {predicted.shape}"
             )
-        weights = np.ones(len(positive)) if sample_weight is None else np.asarray(sample_weight)
+        weights = _weights(sample_weight, len(positive))
         members = self.rate.members(positive, groups)
         return Confusion.of(positive, positive == predicted, np.where(members, weights, 0.0))
 
@@ -470,6 +488,27 @@ class Constraint:
 
     def __repr__(self) -> str:
         return f"Constraint('{self}')"
+
+
+def _positive(name: str, labels: Any) -> np.ndarray:
+    """Which labels are positive; refuses what is no number."""
+    array = np.asarray(labels)
+    if array.dtype != bool:
+        array = real_array(name, array)
+        if np.isnan(array).any():
+            raise ValueError(f"{name} holds NaN at position {int(np.argmax(np.isnan(array)))}")
+    return array > 0
+
+
+def _weights(sample_weight: Any, n: int) -> np.ndarray:
+    if sample_weight is None:
+        return np.ones(n)
+    array = real_array("sample_weight", sample_weight)
+    if array.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got {array.shape}")
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise ValueError("sample_weight must be finite and >= 0")
+    return array
 
 
 # -- text -------------------------------------------------------------------------------------
@@ -534,6 +573,11 @@ def parse_constraints(
     """Constraints from what a user writes: one or several, as text or as `Constraint`."""
     if isinstance(constraints, (str, Constraint)):
         constraints = [constraints]
+    if not isinstance(constraints, Iterable):
+        raise TypeError(
+            "constraints must be one or several, written 'tpr>=0.9' or csvm.tpr >= 0.9, got "
+            f"{constraints!r}"
+        )
     parsed: list[Constraint] = []
     for item in constraints:
         if isinstance(item, str):

@@ -62,7 +62,8 @@ def umbrella_threshold(
 
     For several rates of the class (of groups) it is the most cautious of theirs, with no
     correction: as thresholds get bolder, some rate is the first to fail in truth, and only its own
-    order statistic can go wrong. With too few points for an order statistic all of them are kept.
+    order statistic can go wrong. With too few points for an order statistic all of them are kept;
+    a rate of a group without any has no say.
 
     Parameters
     ----------
@@ -83,10 +84,14 @@ def umbrella_threshold(
     bold = np.inf
     for constraint in constraints:
         own = np.sort(sign * scores[trials(constraint, positive, positive, groups)])
+        if not len(own):
+            continue  # its certificate will say so
         rank = umbrella_rank(constraint.p0, len(own), 1.0 - confidence)
         # The order statistic itself is kept: where scores are equal, leaving it out would lose
         # all that are equal to it.
         bold = min(bold, np.nextafter(own[max(rank, 1) - 1], -np.inf))
+    if np.isinf(bold):
+        bold = np.nextafter(np.min(sign * scores), -np.inf)
     return sign * bold
 
 

@@ -14,7 +14,7 @@ from .anchors import Anchors, split_anchors
 from .groups import group_names, take_groups, without_groups
 from .kernels import resolve_gamma
 from .labels import Labels, check_weights, label_tags
-from .rates import Constraint, chosen_cases, concerned, parse_constraints
+from .rates import Constraint, check_groups, chosen_cases, concerned, parse_constraints
 from .requirements import RateReport, report, requirements
 
 __all__ = ["SlidingSVC", "slide"]
@@ -32,8 +32,8 @@ def slide(
     """Smallest change of (w, beta) for which enough anchors have the margin.
 
     Anchor j counts where y_j (a f(x_j) + b) >= margin. First only the intercept slides (a = 1,
-    smallest |b|). Rates on both classes may leave no room between them; then (w, beta) is also
-    scaled, as little as will do.
+    b as near to zero as possible). Rates on both classes may leave no room between them; then
+    (w, beta) is also scaled, as little as will do.
 
     Parameters
     ----------
@@ -181,6 +181,7 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         weights = check_weights(sample_weight, points)
         constraints = parse_constraints(self.constraints)
         names = None if groups is None else group_names(groups, len(points))
+        check_groups(constraints, names)
         _, anchor_set = split_anchors(
             self.anchors if anchors is None else anchors, coded.signs, X=points, weights=weights,
             about=concerned(constraints, coded.signs, names), strata=names,

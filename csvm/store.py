@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -90,6 +91,10 @@ class Store:
 
     def __getitem__(self, key: str) -> dict[str, Any]:
         return self._records[key]
+
+    def values(self) -> Iterator[dict[str, Any]]:
+        """All results, in the order in which they came."""
+        return iter(self._records.values())
 
     def __len__(self) -> int:
         return len(self._records)

@@ -39,7 +39,7 @@ def threshold_count(
     p0 : float
         The rate asked for.
     n : float
-        |J_l|, the number of anchors, or the sum of their weights.
+        How many anchors there are, or the sum of their weights.
     threshold : {"hoeffding", "normal", "exact", "none"}
         How "p <= p0" is rejected at level alpha: k = ceil(p0* n) with Hoeffding's
         p0* = p0 + sqrt(log(alpha) / (-2 n)), or with p0* from the normal approximation; the

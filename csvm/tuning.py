@@ -59,6 +59,11 @@ class RateScorer:
             return -_MISSED * (1.0 + sum(missed))
         table = Confusion.of(positive, positive == predicted, np.ones(len(positive)))
         value = self.maximise.value(table)
+        if np.isnan(value):
+            raise ValueError(
+                f"{self.maximise} cannot be maximised: the points to score have no "
+                f"{'negatives' if positive.any() else 'positives'}"
+            )
         return -value if self.maximise.name == "cost" else value
 
 
@@ -101,6 +106,11 @@ def rate_scorer(
     if not isinstance(rate, Rate) or rate.name == "cases" or rate.group is not None:
         raise ValueError(
             f"maximise must be a measure of all points, as 'tnr' or csvm.f1, got {maximise!r}"
+        )
+    if not (sensitive_features is None or isinstance(sensitive_features, str)):
+        raise TypeError(
+            "sensitive_features must name a column of X, since a scorer sees other points in every "
+            f"fold; got {type(sensitive_features).__name__}"
         )
     asked = tuple(parse_constraints(constraints))
     for constraint in asked:
@@ -159,7 +169,7 @@ def tune(
     constraints = [c for c in parse_constraints(model.constraints) if c.on_new_data]
     quick = clone(model).set_params(
         constraints=constraints, time_limit=min(model.time_limit, _SECONDS),
-        gap=max(model.gap, _GAP), verbose=0,
+        gap=max(model.gap, _GAP), verbose=0, n_jobs=None, checkpoint=None,
     )
     labels = Labels.of(y, model.pos_label)
     folds = list(_folds(labels.signs).split(X, labels.signs))

@@ -7,7 +7,7 @@ import pytest
 from oracle import brute_force, random_psd
 
 import bnb
-import bnb.strengthen
+import bnb.qp.strengthen
 from bnb import Status
 from relaxations.patience import FOR_EVER
 
@@ -22,15 +22,15 @@ def planted(seed):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_all_routes_agree(seed):
+def test_all_routes_agree(seed, two_workers):
     P, q, A, l, u = planted(seed)
     truth = brute_force(P, q, A, l, u, np.zeros(12), np.ones(12), range(12))
-    for selection, branching, threads in itertools.product(
-        ["best", "depth", "hybrid"], ["pseudocost", "fractional", "first"], [1, 2]
+    for selection, branching, more in itertools.product(
+        ["best", "depth", "hybrid"], ["pseudocost", "fractional", "first"], [{}, two_workers]
     ):
         result = bnb.solve_miqp(
             P, q, A, l, u, binary=range(12), selection=selection, branching=branching,
-            threads=threads,
+            **more,
         )
         assert result.status is Status.OPTIMAL
         assert result.objective == pytest.approx(truth, rel=1e-4, abs=1e-6)
@@ -60,7 +60,7 @@ class Watched(bnb.MIQP):
 @pytest.mark.parametrize("smallest", [0, 10**6])
 def test_no_bound_above_the_planted_optimum(smallest, monkeypatch):
     """With the strengthened relaxation forced on, and with it forced off."""
-    monkeypatch.setattr(bnb.strengthen, "_MIN_OPEN", smallest)
+    monkeypatch.setattr(bnb.qp.strengthen, "_MIN_OPEN", smallest)
     checked = 0
     for seed in range(8):
         rng = np.random.default_rng(100 + seed)
@@ -77,7 +77,7 @@ def test_no_bound_above_the_planted_optimum(smallest, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_strengthened_relaxation_agrees_with_enumeration(seed, monkeypatch):
-    monkeypatch.setattr(bnb.strengthen, "_MIN_OPEN", 0)
+    monkeypatch.setattr(bnb.qp.strengthen, "_MIN_OPEN", 0)
     rng = np.random.default_rng(500 + seed)
     n, k = 7, 3
     P, q = random_psd(rng, n, n), -rng.random(n)
@@ -120,10 +120,10 @@ def test_switches_are_recognised_in_a_plain_miqp():
     assert rows.root_bound > weak.bound + 0.5 * (rows.objective - weak.bound)
 
 
-def test_threads_give_the_same_optimum():
+def test_workers_give_the_same_optimum(two_workers):
     from test_engine import hard_miqp
 
-    one, two = bnb.solve(hard_miqp()), bnb.solve(hard_miqp(), threads=2)
+    one, two = bnb.solve(hard_miqp()), bnb.solve(hard_miqp(), **two_workers)
     assert two.status is Status.OPTIMAL
     assert two.objective == pytest.approx(one.objective, rel=1e-4)
 

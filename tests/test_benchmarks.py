@@ -13,12 +13,22 @@ from test_formulation import instance
 
 import bnb
 from benchmarks import __main__ as command
-from benchmarks import ablation, defaults, families, groups, measures, report, runner
+from benchmarks import (
+    ablation,
+    defaults,
+    families,
+    groups,
+    guarantees,
+    measures,
+    report,
+    runner,
+)
 from benchmarks.csvm_instances import Instances
 from benchmarks.formulations import CSVM_FORMULATIONS, Arrays, attained, tight_constants
 from benchmarks.peers import PEERS, PeerError, TooLargeError, answer
 from csvm.datasets import DatasetError
 from csvm.search import CSVMProblem, Instance
+from csvm.store import Store, StoreError
 
 ROOT = Path(bnb.__file__).parents[1]
 
@@ -62,7 +72,7 @@ def test_all_formulations_have_the_enumerated_optimum(seed, rates):
     best = enumerate_node(data.problem().instance)
     todo = runner.jobs([tiny_instance(data)], [runner.OURS, "SCIP"], 20.0)
     assert {job.formulation for job in todo} == {"own", *CSVM_FORMULATIONS}
-    rows = [job.run() for job in todo]
+    rows = [job.row() for job in todo]
     for row in rows:
         assert row.solved, row
         assert row.objective == pytest.approx(best, rel=2e-4)
@@ -180,7 +190,7 @@ def test_profile():
 
 
 def outcome(**changes):
-    row = runner.Outcome(
+    row = runner.Row(
         "f", "problem", "d" * 64, "SCIP", "1", "primal", 10, 5, 60.0, "optimal", 1.0, 0.0, 1.0,
         0.0, 20.0, 2.0, 1.0, True,
     )
@@ -239,7 +249,7 @@ class Wrong:
 
 def test_a_point_that_violates_its_rows_is_not_believed(monkeypatch):
     monkeypatch.setattr(runner, "ask", Wrong(lambda model: np.zeros(len(model.q))))
-    row = runner.Job(tiny_instance(tiny(1)), "SCIP", "primal", 1.0).run()
+    row = runner.Job(tiny_instance(tiny(1)), "SCIP", "primal", 1.0).row()
     assert row.status == runner.INACCURATE and not row.solved
 
 
@@ -257,30 +267,31 @@ def test_refusals_and_crashes_are_rows_and_are_tried_again(monkeypatch, tmp_path
     monkeypatch.setattr(runner, "warm_up", lambda: None)
     todo = [runner.Job(tiny_instance(tiny(1)), "SCIP", "primal", 1.0)]
     for _ in range(2):
-        (row,) = runner.run(todo, tmp_path / "r.csv")
+        (row,) = runner.run(todo, tmp_path / "r.jsonl")
         assert row.status == status and not row.taken
     assert len(calls) == 2
-    assert len(runner.read(tmp_path / "r.csv")) == 1
+    assert len(runner.rows_of(tmp_path / "r.jsonl")) == 1
 
 
 def test_finished_rows_are_not_run_again(monkeypatch, tmp_path):
     monkeypatch.setattr(runner, "warm_up", lambda: None)
     todo = runner.jobs([tiny_instance(tiny(1))], [runner.OURS], 5.0)
-    first = runner.run(todo, tmp_path / "r.csv")
+    first = runner.run(todo, tmp_path / "r.jsonl")
     monkeypatch.setattr(runner.Job, "run", lambda self: pytest.fail("ran again"))
-    again = runner.run(todo, tmp_path / "r.csv")
+    again = runner.run(todo, tmp_path / "r.jsonl")
     assert again == first
     (row,) = again
     assert row.solved and row.trajectory and row.integral < 5.0 and row.load >= 0.0
     other = runner.jobs([tiny_instance(tiny(1))], [runner.OURS], 6.0)
     with pytest.raises(pytest.fail.Exception):  # another limit is another run
-        runner.run(other, tmp_path / "r.csv")
+        runner.run(other, tmp_path / "r.jsonl")
 
 
 def test_a_file_of_another_version_is_refused(tmp_path):
-    (tmp_path / "r.csv").write_text("family,instance\nf,i\n")
-    with pytest.raises(SystemExit, match="other columns"):
-        runner.read(tmp_path / "r.csv")
+    with Store(tmp_path / "r.jsonl") as store:
+        store.add("key", {}, {"row": {"family": "f"}, "seconds": 1.0})
+    with pytest.raises(StoreError, match="other columns"):
+        runner.rows_of(tmp_path / "r.jsonl")
 
 
 @needs_scip
@@ -399,3 +410,29 @@ def test_groups_of_german_and_a_threshold_that_has_their_rates():
     of = (split.groups_new == "young") & (split.y_new > 0)
     assert found[1] == pytest.approx(np.mean(said[of] == 1))
     assert found[5] == float(min(found[:2]) >= 0.65)
+
+
+def test_guarantees_are_kept_draw_by_draw(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(guarantees, "TEST", 2000)
+    line = ["guarantees", "--draws", "1", "--sources", "500", "--questions", "two groups",
+            "--out", str(tmp_path / "rows.jsonl")]
+    monkeypatch.setattr(sys, "argv", line)
+    assert guarantees.main() == 0
+    first = capsys.readouterr()
+    assert "500 two groups 0" in first.err and "| GuaranteedClassifier | 1 |" in first.out
+    assert guarantees.main() == 0  # from the file
+    again = capsys.readouterr()
+    assert again.out == first.out and again.err == ""
+
+
+def test_the_corrected_umbrella_by_hand():
+    back = guarantees.Sample(
+        np.zeros((200, 1)), np.repeat([0, 1], 100), np.repeat([False, True], 100), None
+    )
+    found = np.append(np.arange(100) - 60.0, np.arange(100))  # negatives, positives
+    asked = guarantees.parse_constraints(["tpr>=0.75", "tnr>=0.75"])
+    threshold, claims = guarantees.corrected_umbrella(asked, back, found)
+    # At level 0.025, 84 of 100 prove 0.75: positives from 16 on, negatives up to 83 - 60.
+    assert not claims and threshold == pytest.approx((16 + 23) / 2)
+    threshold, claims = guarantees.corrected_umbrella(asked, back, found + 20 * back.positive)
+    assert claims and 23 <= threshold < 36

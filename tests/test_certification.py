@@ -247,6 +247,8 @@ def test_every_group_from_a_column():
     assert sum(r.n for r in found.rates) == (y == "well").sum()
     with pytest.raises(ValueError, match="is about a group"):
         csvm.certify(model, frame[["age", "dose"]], y, "tpr[north]>=0.5")
+    with pytest.raises(ValueError, match=r"about nobody: the groups .* are north, south"):
+        csvm.certify(model, frame, y, "tpr[nort]>=0.5", sensitive_features="region")
 
 
 @pytest.mark.parametrize("constraint, reason", [
@@ -290,6 +292,15 @@ def test_predictions_of_another_shape_or_of_no_class():
     for strange in (np.full(90, 7), np.full(90, np.nan)):
         with pytest.raises(ValueError, match="none of its classes"):
             csvm.certify(Predicts(strange), X, y, "tnr>=0.9")
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_missing_classes_are_told(missing):
+    X, y = data()
+    labels = y.astype(object)
+    labels[:3] = missing
+    with pytest.raises(ValueError, match="y: the class of 3 points is missing"):
+        csvm.certify(LogisticRegression().fit(X, y), X, labels, "tpr>=0.9")
 
 
 def test_missing_groups_of_pandas_are_told():

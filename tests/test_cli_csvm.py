@@ -381,3 +381,26 @@ def test_the_story_of_the_demo_is_what_the_run_showed():
 def test_usage_errors_and_the_module_as_a_program():
     ran = subprocess.run([sys.executable, "-m", "csvm", "fit"], capture_output=True, text=True)
     assert ran.returncode == 2 and "usage: csvm fit" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--jobs", "0"], "n_jobs must be"),
+        (["--scheduler", "nowhere"], "no dask scheduler answers at nowhere"),
+        (["--checkpoint", "."], "--checkpoint: . is a directory"),
+        (["--model", "."], "--model: . is a directory"),
+    ],
+)
+def test_fit_refuses_what_it_cannot_use_before_the_tuning(
+    data, tmp_path, capsys, monkeypatch, given, message
+):
+    if given[0] == "--scheduler":
+        pytest.importorskip("distributed")
+
+    def tune(*_, **__):
+        raise AssertionError("the tuning has begun")
+
+    monkeypatch.setattr("csvm.__main__.tune", tune)
+    assert main(["fit", data, "--label", "state", "--model", str(tmp_path / "m.json"), *given]) == 1
+    assert message in capsys.readouterr().err

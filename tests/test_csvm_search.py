@@ -12,6 +12,7 @@ from bnb.problem import Goal
 from csvm.search import Chance, CSVMProblem, Instance, Settings
 from csvm.search.drop import DropSearch
 from csvm.search.recourse import RecourseSearch
+from csvm.search.rival import Rival
 from relaxations.patience import FOR_EVER
 from relaxations.svm.dual import Effort, Point, certified_value
 from relaxations.svm.solvers import AutoSolver, SMOSolver
@@ -51,8 +52,8 @@ SEARCHES = {
     "drop": Settings(begin_with="drop"),
     "recourse": Settings(begin_with="recourse"),
     "all": Settings(chances=(
-        Chance(4e5, 0.5, "drop", 0.0), Chance(1e6, 0.0, "recourse", 0.5),
-        Chance(2e6, 0.0, "drop", 1.0),
+        Chance(4e5, 0.5, ("drop",), 0.0), Chance(1e6, 0.0, ("recourse",), 0.5),
+        Chance(2e6, 0.0, ("drop", "recourse"), 1.0),
     )),
 }
 
@@ -273,11 +274,11 @@ def test_a_leaf_whose_margins_are_short_by_rounding_is_scaled(seed, options):
     assert result.optimal
 
 
-def test_a_search_that_begins_anew_gives_the_same_optimum_with_threads():
+def test_searches_side_by_side_give_the_same_optimum(two_workers):
     for seed in (5, 17, 23):
         best = enumerate_node(random_instance(seed).with_matrix())
         problem = CSVMProblem(random_instance(seed), settings=SEARCHES["all"])
-        result = solve(problem, branching="first", threads=2, gap=1e-6)
+        result = solve(problem, branching="first", gap=1e-6, **two_workers)
         assert result.objective == pytest.approx(best, rel=3e-6, abs=1e-7)
 
 
@@ -314,6 +315,31 @@ def test_a_resumed_search_goes_on_with_the_same_bound(search, tmp_path):
     assert result.optimal and result.objective == pytest.approx(whole.objective, rel=2e-4)
     assert result.nodes > part.nodes
     assert again.notes()["chances"] >= used["chances"]
+
+
+@pytest.mark.parametrize("first, rival", [
+    ("convex", "drop"), ("convex", "recourse"), ("drop", "recourse"), ("recourse", "drop"),
+])
+def test_every_search_gives_way_to_one_that_has_come_further(first, rival):
+    """To all of the optimum, if the other may go on to the end of its tree."""
+    problem = CSVMProblem(harder_instance(1), settings=Settings(
+        begin_with=first, chances=tuple(Chance(1e5 * k, 0.0, (rival,), 1e5) for k in range(1, 9))
+    ))
+    result = solve(problem, branching="first")
+    plain = solve(CSVMProblem(harder_instance(1), settings=SEARCHES["convex"]), branching="first")
+    assert problem.notes()["search"] == rival
+    assert result.optimal and result.objective == pytest.approx(plain.objective, rel=2e-4)
+
+
+def test_a_search_that_halves_its_gap_is_left_alone(monkeypatch):
+    """The rival here never gets anywhere, so that all chances come."""
+    turns = []
+    monkeypatch.setattr(Rival, "go_on", lambda self, *_: turns.append(self) or [])
+    problem = CSVMProblem(harder_instance(2), settings=Settings(
+        chances=tuple(Chance(1e5 * 8.0**k, 0.0, ("drop",), 1.0) for k in range(6))
+    ))
+    solve(problem, branching="first")
+    assert 0 < len(turns) < problem.notes()["chances"]
 
 
 def test_work_inside_nodes_is_counted():
@@ -353,7 +379,7 @@ def test_local_search_finds_what_the_sweep_misses():
         value, x = problem.finder.sweep(FOR_EVER)
         missed += value > optimum
         while value > optimum:
-            found = problem.finder.improve(Goal(incumbent=x, objective=value), 4e8)
+            found = problem.finder.improve(Goal(incumbent=x, objective=value), 0.0, 4e8)
             if not found:
                 break
             worse, (_, x) = value, found[0]
@@ -369,11 +395,24 @@ def test_local_search_keeps_to_its_share_of_the_work():
     problem = CSVMProblem(harder_instance(1), settings=settings)
     value, x = problem.finder.sweep(FOR_EVER)
     goal, spent = Goal(incumbent=x, objective=value), problem.finder.operations
-    assert problem.finder.improve(goal, 2.0 * spent) == []  # half of it is spent already
+    assert problem.finder.improve(goal, 0.0, 2.0 * spent) == []  # half of it is spent already
     assert problem.finder.operations == spent
     work = 100.0 * (spent + 1e6)
-    problem.finder.improve(goal, work)
+    problem.finder.improve(goal, 0.0, work)
     assert 0.25 * work <= problem.finder.operations < 0.5 * work  # a quarter, and what was begun
+
+
+def test_local_search_gets_less_where_little_is_open():
+    settings = Settings(local_share=0.01, local_per_gap=10.0, local_most=0.5, local_first=1e12)
+    work = {}
+    for gap in (0.2, 0.002):
+        problem = CSVMProblem(harder_instance(1), settings=settings)
+        value, x = problem.finder.sweep(FOR_EVER)
+        goal, spent = Goal(incumbent=x, objective=value), problem.finder.operations
+        problem.finder.improve(goal, (1.0 - gap) * value, 50.0 * spent)
+        work[gap] = problem.finder.operations / spent
+    assert work[0.2] >= 25.0  # half of 50
+    assert work[0.002] < 2.5  # a fiftieth of 50 would be 1, which the sweep has spent already
 
 
 def test_rates_that_others_imply_are_not_searched():

@@ -11,7 +11,7 @@ import pytest
 
 import bnb
 from bnb.cvxpy_solver import _model
-from bnb.substitution import substitute
+from bnb.qp.substitution import substitute
 
 
 def solve(problem, **options):

@@ -1,6 +1,7 @@
 """The examples in the documentation run as they stand."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,15 @@ def test_python_blocks_run(path, tmp_path, monkeypatch):
     names = {"__name__": "__main__"}  # later blocks of a page may build on earlier ones
     for block in blocks(path):
         exec(compile(block, str(path), "exec"), names)
+
+
+@pytest.mark.parametrize("package", ["csvm", "bnb", "relaxations"])
+def test_the_reference_has_every_public_name(package):
+    text = (ROOT / "docs" / "api.md").read_text()
+    blocks_of = re.findall(rf"currentmodule:: {package}\n(.*?)```", text, flags=re.DOTALL)
+    found = {name for block in blocks_of for name in re.findall(r"^   (\w+)$", block, re.MULTILINE)}
+    found |= set(re.findall(rf"`{package}\.(\w+)`", text))
+    assert set(import_module(package).__all__) <= found
 
 
 def test_the_engine_page_shows_a_problem_of_about_forty_lines():

@@ -175,7 +175,8 @@ def test_infeasible_points_are_refused():
 
 
 @pytest.mark.parametrize("option, value", [
-    ("gap", -1), ("gap", float("nan")), ("time_limit", 0), ("threads", 0), ("threads", 1.5),
+    ("gap", -1), ("gap", float("nan")), ("time_limit", 0), ("workers", 0), ("workers", 1.5),
+    ("executor", 2),
     ("selection", "worst"), ("branching", "magic"), ("node_limit", 0), ("feasibility", -1e-3),
 ])
 def test_bad_options_name_the_option(option, value):
@@ -188,6 +189,7 @@ def test_unknown_option_lists_the_known_ones():
         bnb.solve(Toy(), timelimit=3)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signals")
 def test_a_process_that_ignores_interrupts_goes_on_doing_so():
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -197,6 +199,7 @@ def test_a_process_that_ignores_interrupts_goes_on_doing_so():
         signal.signal(signal.SIGINT, previous)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signals")
 def test_interrupt_gives_the_best_so_far():
     class Slow(Blind):
         def evaluate(self, state, goal):

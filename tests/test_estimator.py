@@ -1,4 +1,6 @@
 import pickle
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from itertools import product
@@ -236,7 +238,7 @@ def test_groups_may_be_a_column_and_are_not_needed_to_predict():
         model(constraints="tpr[*]>=0.9").fit(X, y, sensitive_features="region")
     with pytest.raises(ValueError, match="say who is in which, with sensitive_features"):
         model(constraints="tpr[*]>=0.9").fit(X, y)
-    with pytest.raises(ValueError, match="no positive anchors in the group 'west'"):
+    with pytest.raises(ValueError, match=r"tpr\[west\]>=0.9 is about nobody: .* north, south"):
         model(constraints="tpr[west]>=0.9").fit(X, y, sensitive_features=groups)
 
 
@@ -374,6 +376,26 @@ def overlapping():
     return np.vstack([X, X]), np.r_[y, y], np.arange(8)
 
 
+def test_a_path_ends_where_it_is_interrupted(monkeypatch):
+    X, y = data()
+    solve, calls = bnb.solve, []
+
+    def stopped(*arguments, **options):
+        calls.append(1)
+        return replace(
+            solve(*arguments, **options), bound=-np.inf, status=Status.FEASIBLE,
+            reason=Reason.INTERRUPT,
+        )
+
+    monkeypatch.setattr(bnb, "solve", stopped)
+    model = CSVM(constraints="tpr>=0.7", threshold="none", random_state=0)
+    assert model.fit(X, y).result_.reason is Reason.INTERRUPT  # one fit keeps what it has
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        csvm.fit_path(model, X, y, [{"C": 1.0}, {"C": 2.0}])
+    assert len(calls) == 1
+
+
 def test_contradicting_rates_are_explained():
     X, y, anchors = overlapping()
     fit = model(kernel="linear", constraints=("tpr>=1", "tnr>=1"))
@@ -485,6 +507,7 @@ def test_no_time_means_no_claim():
         ({"time_limit": 0}, "time_limit"),
         ({"n_jobs": 0}, "n_jobs must be"),
         ({"n_jobs": 1.5}, "n_jobs must be"),
+        ({"n_jobs": True}, "n_jobs must be"),
         ({"gap": -1}, "gap"),
     ],
 )
@@ -669,3 +692,43 @@ def test_margins_that_rounding_decides_about_are_not_promised():
     # Whether one is found at all depends on that order, too.
     with pytest.raises(RuntimeError, match=r"scale the features|none was proven not to exist"):
         model.fit(X, y, anchors=np.array([0, 2, 3, 6, 7, 11]))
+
+
+def test_compiling_is_told_once():
+    """Two functions stand for all of them."""
+    script = (
+        "from csvm.search import compiled\n"
+        "from numba import njit\n"
+        "with compiled.event.install_listener('numba:compile', compiled._Messenger()):\n"
+        "    njit(lambda x: x + 1)(1); njit(lambda x: x + 2)(1)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True,
+    )
+    assert run.stderr.count("compiling") == 1 and run.stdout == ""
+
+
+@pytest.mark.parametrize("is_factor", [False, True])
+def test_the_local_search_is_compiled_too(is_factor):
+    script = (
+        "from csvm.search import compiled, incumbents\n"
+        f"compiled.warm_up({is_factor})\n"
+        "print(len(incumbents._swap_pairs.signatures))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True,
+    )
+    assert run.stdout == "1\n"
+
+
+def test_a_fit_compiles_before_its_clock_runs(monkeypatch):
+    """Else a first fit would give back what compiling left it time for."""
+    order = []
+    monkeypatch.setattr(csvm.estimator, "warm_up", lambda is_factor: order.append(is_factor))
+    monkeypatch.setattr(
+        csvm.estimator, "Patience", lambda deadline: order.append("clock") or FOR_EVER
+    )
+    X, y = data()
+    for kernel in ("linear", "rbf"):
+        CSVM(kernel=kernel, pos_label="sick", random_state=0).fit(X, y)
+    assert order[:2] == [True, "clock"] and False in order

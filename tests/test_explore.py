@@ -99,37 +99,48 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     kept, done = tmp_path / "work.jsonl", []
     original = study._csvms
 
-    def once(rest, fold, settings):
+    def once(*arguments):
         if done:
             raise KeyboardInterrupt
         done.append(1)
-        return original(rest, fold, settings)
+        return original(*arguments)
 
     monkeypatch.setattr(study, "_csvms", once)
     with pytest.raises(KeyboardInterrupt):
         explored(store=kept)
     lines = kept.read_text().splitlines()
-    assert len(lines) == 4  # parameters, thresholds and CSVMs of one fold, thresholds of the next
+    assert len(lines) == 2  # parameters, one fold
     monkeypatch.setattr(study, "_csvms", original)
     whole = explored(store=kept)
-    assert kept.read_text().splitlines()[:4] == lines and len(kept.read_text().splitlines()) == 7
+    assert kept.read_text().splitlines()[:2] == lines and len(kept.read_text().splitlines()) == 4
     monkeypatch.setattr(study, "_csvms", once)  # nothing is done again
     assert explored(store=kept) == whole
     monkeypatch.setattr(study, "_csvms", original)
     explored(store=kept, random_state=1)  # other settings are other work
-    assert len(kept.read_text().splitlines()) == 14
+    assert len(kept.read_text().splitlines()) == 8
 
 
 @pytest.mark.parametrize("changes, message", [
     ({"targets": []}, "targets is empty"),
     ({"targets": ["accuracy>=0.9"]}, "targets must be like"),
     ({"targets": ["tpr>=2"]}, r"in \(0, 1\]"),
+    ({"targets": ["tpr>=0.9", "tpr>=0.9"]}, "targets must differ"),
     ({"folds": 1}, "folds must be from 2 to"),
+    ({"folds": 2.5}, "folds must be from 2 to"),
+    ({"folds": "2"}, "folds must be from 2 to"),
+    ({"random_state": None}, "random_state must be an integer"),
     ({"pos_label": "dead"}, "pos_label='dead'"),
 ])
 def test_what_cannot_be_explored(changes, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         explored(**changes)
+
+
+def test_labels_that_cannot_be_explored():
+    X, y, _ = data()
+    for strange in (np.where(np.arange(len(y)) < 3, np.nan, 1.0), None, y[:-1], np.c_[y, y]):
+        with pytest.raises(ValueError, match=r"[yY]|inconsistent"):
+            csvm.explore(X, strange, targets=TARGETS, folds=2)
 
 
 # -- the page and the command line ------------------------------------------------------------
@@ -165,7 +176,7 @@ COMMAND = (
 def page(folder):
     ran = typed(folder, COMMAND)
     assert ran.returncode == 0, ran.stderr
-    assert "exploring: 5 of 5" in ran.stderr and "page written to page.html" in ran.stdout
+    assert "exploring: 3 of 3" in ran.stderr and "page written to page.html" in ran.stdout
     return folder / "page.html"
 
 
@@ -182,7 +193,7 @@ def test_the_page_needs_nothing_else(page):
 def test_the_command_again_takes_everything_from_the_store(folder, page):
     before = page.read_text()
     ran = typed(folder, COMMAND + " --json")
-    assert ran.returncode == 0 and "5 of 5 from the store" in ran.stderr
+    assert ran.returncode == 0 and "3 of 3 from the store" in ran.stderr
     assert json.loads(ran.stdout)["groups"] == ["north", "south"] and page.read_text() == before
 
 
@@ -211,7 +222,7 @@ def test_text_in_the_data_does_not_become_part_of_the_page(tmp_path):
 
 def test_progress_is_optional(capsys):
     explored(targets=["tpr>=0.8"], progress=Progress(sys.stderr))
-    assert "exploring: 7 of 7" in capsys.readouterr().err
+    assert "exploring: 4 of 4" in capsys.readouterr().err
 
 
 # -- in a browser -----------------------------------------------------------------------------
@@ -304,6 +315,9 @@ def test_the_page_in_a_browser(browser, page):
     assert browser.run(hidden) == "none"
     browser.run("document.getElementById('own').click()")
     assert browser.run(hidden) != "none"
-    assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    for width in (1280, 1200, 1000, 600):
+        browser.call("POST", "/window/rect", {"width": width, "height": 1400})
+        wide = "return [document.documentElement, document.getElementById('detail')]"
+        assert browser.run(f"{wide}.every(one => one.scrollWidth <= one.clientWidth)"), width
     log = browser.call("POST", "/se/log", {"type": "browser"})
     assert [entry for entry in log if entry["level"] == "SEVERE"] == []

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import csvm
@@ -281,6 +281,45 @@ def test_several_rates_of_csvms():
     assert model.certificate_.certified and isinstance(model.estimator_[-1], csvm.CSVM)
 
 
+def test_the_default_is_an_svc_and_trees_where_there_are_enough_points():
+    X, y = draw(0, n=200)
+    asked = parse_constraints("tpr>=0.6")
+    (both,) = candidates(None, Sample(X, y, y == 1, None), asked, 0)
+    assert isinstance(both, VotingClassifier) and both.fit(X, y).predict_proba(X).shape == (200, 2)
+    few = np.flatnonzero(np.cumsum(y) <= 9)
+    (alone,) = candidates(None, Sample(X[few], y[few], y[few] == 1, None), asked, 0)
+    assert isinstance(alone[-1], SVC)
+
+
+def test_comparisons_take_some_points_of_each_class():
+    X, y = draw(0, n=2000)
+    groups = np.where(np.arange(2000) % 2 == 0, "even", "odd")
+    rare = np.flatnonzero((y == 0) | (np.cumsum(y) <= 40))
+    everybody = Sample(X, y, y == 1, groups).take(rare)
+    some = everybody.some(0)
+    assert some.positive.sum() == 40 and (~some.positive).sum() == 300
+    places = np.searchsorted(everybody.X[:, 0], some.X[:, 0], sorter=np.argsort(everybody.X[:, 0]))
+    at = np.argsort(everybody.X[:, 0])[places]
+    assert np.array_equal(everybody.y[at], some.y) and np.array_equal(
+        everybody.groups[at], some.groups
+    )
+    assert some.some(0) is some
+
+
+def test_csvms_that_are_only_compared_get_less_time(monkeypatch):
+    X, y = draw(0, n=120)
+    limits, fit = [], csvm.CSVM.fit
+
+    def timed(self, *arguments, **more):
+        limits.append(self.time_limit)
+        return fit(self, *arguments, **more)
+
+    monkeypatch.setattr(csvm.CSVM, "fit", timed)
+    base = make_pipeline(StandardScaler(), csvm.CSVM(threshold="none", time_limit=40))
+    GuaranteedClassifier(base, constraints=("tpr>=0.5", "tnr>=0.5"), random_state=0).fit(X, y)
+    assert limits[:-1] == [2.0] * 6 and limits[-1] == 40
+
+
 def test_the_positive_class_of_csvms_is_that_of_the_rates():
     X, y = draw(0, n=200)
     labels = np.array(["sick", "well"])[1 - y]
@@ -322,11 +361,41 @@ def test_the_default_for_groups_may_be_a_csvm():
     ({"constraints": "balanced_accuracy>=0.7"}, ValueError, "mean of two shares"),
     ({"constraints": "tpr[*]>=0.7"}, ValueError, "sensitive_features"),
     ({"pos_label": 7}, ValueError, "pos_label=7"),
+    ({"estimator": LinearRegression()}, TypeError, "must be a classifier"),
+    ({"estimator": make_pipeline(StandardScaler(), LinearRegression())}, TypeError, "classifier"),
+    ({"estimator": LogisticRegression}, TypeError, "must be a classifier"),
+    ({"estimator": "svc"}, TypeError, "must be a classifier"),
 ])
 def test_what_cannot_be_asked(changes, error, message):
     X, y = draw(0)
     with pytest.raises(error, match=message):
-        GuaranteedClassifier(LogisticRegression(), **changes).fit(X, y)
+        GuaranteedClassifier(**{"estimator": LogisticRegression()} | changes).fit(X, y)
+
+
+@pytest.mark.parametrize("alone", [0, 1])
+def test_a_group_with_one_positive_or_none_is_not_certified(alone):
+    """One positive is held back, so that there is none to compare candidates with."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [150, 60])
+    X = rng.normal(size=(210, 3)) + 2.0 * y[:, None]
+    groups = np.where(np.arange(210) < 140, "few", "many")
+    groups[209] = "few" if alone else "many"
+    model = GuaranteedClassifier(constraints="tpr[*]>=0.6", random_state=0)
+    with pytest.warns(NotCertifiedWarning, match=rf"NOT certified: {alone} of {alone} right"):
+        model.fit(X, y, sensitive_features=groups)
+    assert [rate.certified for rate in model.certificate_.rates] == [False, True]
+    assert 0.15 < model.predict(X).mean() < 0.9
+    if not alone:
+        with pytest.raises(ValueError, match=r"tpr\[few\]>=0.6: no point is of that kind"):
+            model.set_params(constraints="tpr[few]>=0.6").fit(X, y, sensitive_features=groups)
+
+
+def test_a_group_that_nobody_is_in_is_told():
+    X, y = draw(0)
+    groups = np.where(X[:, 0] > 0, "north", "south")
+    model = GuaranteedClassifier(LogisticRegression(), constraints="tpr[nort]>=0.7")
+    with pytest.raises(ValueError, match=r"tpr\[nort\]>=0.7 is about nobody: .* north, south"):
+        model.fit(X, y, sensitive_features=groups)
 
 
 def test_a_group_too_small_for_anchors_leaves_csvms_out():

@@ -5,7 +5,8 @@ import pytest
 from oracle import brute_force
 
 import bnb
-from bnb.lattice import LatticeSearch
+from bnb.problem import Goal
+from bnb.qp.lattice import LatticeSearch, _nearest_plane
 
 
 def squares(seed, n=5, m=None, box=4, spread=1.0):
@@ -50,12 +51,12 @@ def test_bounds_that_are_missing():
     assert free.optimal and free.objective == pytest.approx(wide.objective, rel=1e-9)
 
 
-def test_slices_resume_and_threads(tmp_path, monkeypatch):
+def test_slices_resume_and_workers(tmp_path, monkeypatch, two_workers):
     P, q, lb, ub = squares(3, n=14, box=8)
     whole = bnb.solve(problem(P, q, lb, ub))
     assert whole.nodes > 60
-    monkeypatch.setattr("bnb.lattice._SLICE", 7.0)
-    for options in ({}, {"threads": 2}, {"selection": "depth"}):
+    monkeypatch.setattr("bnb.qp.lattice._SLICE", 7.0)
+    for options in ({}, two_workers, {"selection": "depth"}):
         sliced = bnb.solve(problem(P, q, lb, ub), **options)
         assert sliced.optimal and sliced.objective == pytest.approx(whole.objective, rel=1e-4)
     file, result, parts = tmp_path / "search.json", None, 0
@@ -72,7 +73,7 @@ def test_singular_matrices_are_left_to_the_general_search():
     flat = np.ones((5, 5))
     assert LatticeSearch.of(flat, q, 0.0, lb, ub, 1e-4) is None
     assert LatticeSearch.of(flat + 1e-13 * np.eye(5), q, 0.0, lb, ub, 1e-4) is None
-    assert LatticeSearch.of(P, q + 1e3, 0.0, lb, ub, 1e-4) is None  # the centre is far away
+    assert not LatticeSearch.of(P, q + 1e3, 0.0, lb, ub, 1e-4).pays(Goal())  # the centre is far
     assert bnb.solve(problem(flat, -flat @ np.ones(5), lb, ub)).optimal
 
 
@@ -106,3 +107,21 @@ def test_a_box_beside_the_centre_is_not_searched_as_a_lattice():
     best = np.clip(np.round(c), 0, 8)
     assert result.optimal and result.nodes < 1000
     assert result.objective == pytest.approx(0.5 * (best - c) @ P @ (best - c))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_lattice_that_is_done_at_once_may_leave_the_box_on_its_way(seed):
+    """Rounding leads out of the box, but all points worth a look are few."""
+    rng = np.random.default_rng(seed)
+    n, none = 5, np.zeros(0)
+    F = rng.normal(size=(n, n)) + 2.0 * np.eye(n)
+    c = rng.uniform(-1.0, 1.0, n)
+    c[0] = 3.4
+    P, q = 2.0 * F.T @ F, -2.0 * F.T @ (F @ c)
+    lb, ub = np.full(n, -2.0), np.full(n, 2.0)
+    found = LatticeSearch.of(P, q, 0.0, lb, ub, 1e-4)
+    assert np.any(found.U @ _nearest_plane(found.R, found.centre) > ub)
+    result = bnb.solve(problem(P, q, lb, ub))
+    truth = brute_force(P, q, np.zeros((0, n)), none, none, lb, ub, range(n))
+    assert "walks" in result.work
+    assert result.objective == pytest.approx(truth, rel=1e-4, abs=1e-6)

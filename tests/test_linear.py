@@ -7,9 +7,8 @@ from oracle import brute_force, convex_minimum
 
 import bnb
 from benchmarks.families import commitment_problem
-from relaxations import QP, Pairs, PerspectiveWorkspace
+from relaxations import QP, Pairs, PerspectiveWorkspace, workspace_for
 from relaxations.qp.linear import LinearWorkspace, is_separable, suits
-from relaxations.qp.perspective import workspace_for
 
 
 def separable(seed, n=6, m=4):
@@ -95,8 +94,8 @@ def test_searches_agree_with_brute_force(seed):
         assert result.objective == pytest.approx(truth, rel=2e-4, abs=1e-6)
 
 
-def test_unit_commitment():
+def test_unit_commitment(two_workers):
     result = bnb.solve(commitment_problem(3, 4), time_limit=60)
     assert result.optimal and result.violation <= 1e-6
-    whole = bnb.solve(commitment_problem(3, 4), threads=2, time_limit=60)
+    whole = bnb.solve(commitment_problem(3, 4), time_limit=60, **two_workers)
     assert whole.optimal and whole.objective == pytest.approx(result.objective, rel=1e-4)

@@ -11,26 +11,29 @@ import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
-from types import SimpleNamespace
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
 import csvm
-from csvm.__main__ import main
-from csvm.experiments import Protocol, Runner, Sample, Store, command, study, write_report
-from csvm.experiments.algorithm import choose, rates
-from csvm.experiments.methods import required_count
-from csvm.experiments.printed import METHODS, TABLE_2, TABLE_3, TARGETS
-from csvm.experiments.protocol import cut, load, random_split
-from csvm.experiments.runner import cluster
-from csvm.experiments.tabulate import summary, tables
+from benchmarks.__main__ import main
+from benchmarks.laboratory import Laboratory
+from benchmarks.paper import Data, Protocol, command, load, study, write_report
+from benchmarks.paper.algorithm import choose, rates
+from benchmarks.paper.methods import Asked, csvms, slid, svm
+from benchmarks.paper.printed import METHODS, TABLE_2, TABLE_3, TARGETS
+from benchmarks.paper.protocol import cut, random_split
+from benchmarks.paper.tabulate import summary, tables
+from csvm.jobs import cluster
 from csvm.progress import Estimate, Progress, clock
 from csvm.sequences import umbrella_rank
-from csvm.store import StoreError
+from csvm.store import Store, StoreError
 
+ROOT = Path(csvm.__file__).parents[1]
 TINY = Protocol("tiny", outer=2, inner=2, exponents=(-2, 3), splits=2, alpha=0.5)
 
 
@@ -39,7 +42,7 @@ def sample():
     rng = np.random.default_rng(3)
     y = np.where(rng.random(140) < 0.5, 1.0, -1.0)
     X = rng.normal(size=(140, 2)) + 0.5 * y[:, None] * [1.0, 0.5]
-    return Sample("tiny", X, y)
+    return Data("tiny", X, y)
 
 
 def in_process(step, tasks):
@@ -118,7 +121,8 @@ def test_algorithm_1_equals_a_plain_loop(sample, costs):
     loop.p0 = np.mean([tpr for tpr, _, _ in expected["SVM"]]) + 0.025
     assert outcome.p0 == pytest.approx(loop.p0)
     part = cut(sample, np.arange(70), np.arange(70, 140), 500)
-    assert required_count(part, loop.p0, TINY.alpha) < len(part.anchors)  # some may be given up
+    (rate,) = csvms(part, 1.0, [1.0], Asked.of(loop.p0, protocol))[0].rates_
+    assert rate.required < rate.total  # some may be given up
     for method in METHODS:
         rows = expected.get(method) or loop.run(method)
         for fold, chosen, row in zip(outcome.folds, outcome.choices[method], rows, strict=True):
@@ -136,34 +140,48 @@ def test_of_equal_scores_the_last_wins_despite_rounding():
 def test_halves_and_standardisation(sample):
     part = cut(sample, np.arange(60), np.arange(60, 90), 500)
     assert part.first == 30 and np.allclose(part.points.mean(axis=0), 0)
-    assert np.array_equal(part.anchors, 30 + np.flatnonzero(part.y[30:] > 0))
     assert np.array_equal(part.X, part.points) and part.X_val.shape == (30, 2)
+    given = part.anchored
+    assert np.array_equal(given["X"][given["anchors"]], part.X[30:][part.y[30:] > 0])
+    assert np.array_equal(given["X"][:30], part.X[:30])
 
 
 def test_compression_keeps_classes_weights_and_validation_points():
     data = load("wisconsin")
-    large = Sample("large", np.vstack([data.X, data.X + 0.01]), np.tile(data.y, 2))
+    large = Data("large", np.vstack([data.X, data.X + 0.01]), np.tile(data.y, 2))
     training, held_out = random_split(large.y, 0)
     part = cut(large, training, held_out, 100)
     assert len(part.points) == pytest.approx(100, abs=3) and len(part.X_val) == len(held_out)
     assert part.weights.sum() == len(training)
     for label in (1.0, -1.0):
         assert part.weights[part.labels == label].sum() == (large.y[training] == label).sum()
-    assert part.weights[part.anchors].sum() == (part.y[len(part.y) // 2 :] > 0).sum()
+    half, given = len(part.y) // 2, part.anchored
+    assert np.array_equal(given["X"][given["anchors"]], part.X[half:][part.y[half:] > 0])
+    assert np.all(given["sample_weight"][given["anchors"]] == 1.0)
+    asked = Asked(0.9, 0.05, 60.0, 1e-4, "point")
+    for model in (slid(part, svm(part, 0.1, 1.0, 1.0), asked), *csvms(part, 0.1, [1.0], asked)):
+        (rate,) = model.rates_  # on points, not on centres
+        assert rate.total == (part.y[half:] > 0).sum() and rate.counted >= rate.required
 
 
 def test_the_criterion_follows_the_smaller_class(sample):
     assert sample.balanced
-    assert not Sample("rare", sample.X, np.where(np.arange(140) < 41, 1.0, -1.0)).balanced
-    assert not Sample("edge", sample.X, np.where(np.arange(140) < 42, 1.0, -1.0)).balanced
-    assert Sample("more", sample.X, np.where(np.arange(140) < 43, 1.0, -1.0)).balanced
+    assert not Data("rare", sample.X, np.where(np.arange(140) < 41, 1.0, -1.0)).balanced
+    assert not Data("edge", sample.X, np.where(np.arange(140) < 42, 1.0, -1.0)).balanced
+    assert Data("more", sample.X, np.where(np.arange(140) < 43, 1.0, -1.0)).balanced
 
 
-def test_required_counts_are_the_papers():
+@pytest.mark.parametrize("name, anchors, required", [
+    ("australian", 135, 130), ("wisconsin", 95, 95),
+])
+def test_required_counts_are_the_papers(name, anchors, required):
     # p0* = min{1, p0 + sqrt(log(0.05) / (-2 n))}
-    for name, anchors, required in (("australian", 135, 130), ("wisconsin", 95, 95)):
-        part = SimpleNamespace(weights=np.ones(200), anchors=np.arange(anchors))
-        assert required_count(part, TARGETS[name], 0.05) == required
+    rng = np.random.default_rng(0)
+    y = np.append(np.tile([1.0, -1.0], (anchors + 1) // 2), np.ones(anchors + 1))[: 2 * anchors]
+    y[anchors:] = 1.0
+    part = cut(Data("made", rng.normal(size=(len(y), 2)), y), np.arange(len(y)), np.arange(2), 500)
+    (rate,) = slid(part, svm(part, 1.0, 1.0, 1.0), Asked(TARGETS[name], 0.05, 1, 1, "point")).rates_
+    assert (rate.total, rate.required) == (anchors, required)
 
 
 def test_the_umbrella_rule_is_the_largest_safe_order_statistic():
@@ -193,7 +211,7 @@ def test_targets_that_cannot_be(sample, bad):
 
 def test_a_finished_run_repeats_nothing(sample, tmp_path, outcome):
     with Store(tmp_path / "fits.jsonl") as store:
-        first = study(sample, TINY, Runner(store, 1, Progress(None)))
+        first = study(sample, TINY, Laboratory(store, 1, Progress(None)))
         lines = (tmp_path / "fits.jsonl").read_text().count("\n")
     assert len(first.fits) == len(outcome.fits) and first.choices == outcome.choices
 
@@ -216,7 +234,7 @@ def test_other_settings_or_data_share_nothing(sample):
         return in_process(step, tasks)
 
     study(sample, TINY, collect)
-    study(Sample("tiny", sample.X[::-1], sample.y[::-1]), TINY, collect)
+    study(Data("tiny", sample.X[::-1], sample.y[::-1]), TINY, collect)
     study(sample, replace(TINY, clusters=400), collect)
 
 
@@ -244,16 +262,15 @@ def test_a_store_in_use_or_spoilt_is_refused(tmp_path):
 
 WORK = """
 import sys
-from csvm.__main__ import main
-from csvm.experiments import Protocol, command
+from benchmarks.paper import Protocol, command
 command.QUICK = Protocol("quick", outer=2, inner=2, exponents=(-5, -3, 3, 5), splits=1)
-sys.exit(main(["paper", "--dataset", "wisconsin", "--out", sys.argv[1], "--jobs", sys.argv[2]]))
+sys.exit(command.main(["--dataset", "wisconsin", "--out", sys.argv[1], "--jobs", sys.argv[2]]))
 """
 
 
 def start(directory, jobs):
     return subprocess.Popen(
-        [sys.executable, "-c", WORK, str(directory), str(jobs)], stdout=subprocess.PIPE,
+        [sys.executable, "-c", WORK, str(directory), str(jobs)], cwd=ROOT, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     )
 
@@ -271,6 +288,7 @@ def keys(path):
     return [json.loads(line)["key"] for line in path.read_text().splitlines()]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signals")
 def test_a_killed_run_goes_on_and_repeats_no_fit(tmp_path):
     path = tmp_path / "fits.jsonl"
     process = start(tmp_path, 1)
@@ -292,6 +310,19 @@ def test_a_killed_run_goes_on_and_repeats_no_fit(tmp_path):
     assert "Table 1" in out
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signals")
+def test_workers_do_not_outlive_a_killed_run(tmp_path):
+    process = start(tmp_path, 2)
+    wait_for_records(process, tmp_path / "fits.jsonl", 1)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    for worker in alive:
+        worker.kill()
+    assert len(workers) >= 2 and not alive
+
+
 # -- cluster ----------------------------------------------------------------------------------
 
 
@@ -301,7 +332,7 @@ def test_a_dask_cluster_gives_the_same(sample, tmp_path, outcome):
         n_workers=2, threads_per_worker=1, dashboard_address=None
     ) as local, cluster(local.scheduler_address) as cores, Store(tmp_path / "f.jsonl") as store:
         assert cores == 2
-        found = study(sample, TINY, Runner(store, cores, Progress(None)))
+        found = study(sample, TINY, Laboratory(store, cores, Progress(None)))
     assert found.choices == outcome.choices and found.p0 == outcome.p0
     assert summary(found) == summary(outcome)
 
@@ -335,26 +366,33 @@ def test_the_page_needs_nothing_else(outcome, tmp_path):
     parser.feed(page)
     assert not parser.open
     inside = [v for v in parser.found if v.startswith("#") or v.startswith("data:image/svg+xml")]
-    assert parser.found == inside and len([v for v in inside if v.startswith("data:")]) == 4
+    assert parser.found == inside and len([v for v in inside if v.startswith("data:")]) == 3
     style = re.search(r"<style>(.*?)</style>", page, flags=re.DOTALL)[1]
     assert "url(" not in style and "@import" not in style and "<script" not in page
+
+
+def test_a_search_without_any_bound_is_drawn_too(outcome, tmp_path):
+    """A fit whose time was up before its root had a bound has an infinite gap."""
+    worst = {**outcome.fits[0], "gap": np.inf, "proven": False}
+    page = write_report([replace(outcome, fits=[*outcome.fits, worst])], tmp_path)
+    assert "inf %" in page.read_text()
 
 
 def test_tables_parse(outcome, tmp_path):
     write_report([outcome], tmp_path)
     text = (tmp_path / "report.md").read_text()
-    for table in tables([outcome]):
-        assert table.title in text
-        with (tmp_path / f"{table.name}.csv").open() as file:
-            rows = list(csv.DictReader(file))
-        assert len(rows) == len(table.records)
+    assert all(table.title in text for table in tables([outcome]))
     for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
         assert len({line.count("|") for line in block.splitlines()}) == 1
-    with (tmp_path / "table3.csv").open() as file:
-        row = next(r for r in csv.DictReader(file) if (r["method"], r["rate"]) == ("CSVM", "tpr"))
+    with (tmp_path / "methods.csv").open() as file:
+        (row,) = [r for r in csv.DictReader(file) if r["method"] == "CSVM"]
     values = [rates(fold, "CSVM")["tpr"] for fold in outcome.folds]
-    assert float(row["mean"]) == pytest.approx(np.mean(values))
-    assert float(row["std"]) == pytest.approx(np.std(values, ddof=1)) and row["proven"] == "1.0"
+    assert float(row["tpr_mean"]) == pytest.approx(np.mean(values))
+    assert float(row["tpr_std"]) == pytest.approx(np.std(values, ddof=1))
+    assert row["paper_tpr_mean"] == "" and float(row["gamma"]) == outcome.fixed["CSVM"]["gamma"]
+    with (tmp_path / "searches.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert row["proven"] == row["fits"] == str(len(outcome.fits))
 
 
 def test_the_estimate_weighs_by_group():
@@ -383,18 +421,17 @@ def test_the_command_as_a_person_types_it(tiny_quick, tmp_path, monkeypatch, cap
     out, err = capsys.readouterr()
     assert "Table 1" in out and "Table 3" in out and "TPR, paper" in out
     assert "wisconsin, step 1 of 5, SVM and SVM(C+, C-): 8 of 8" in err
-    for name in ("report.html", "report.md", "table1.csv", "table2.csv", "table3.csv"):
-        assert (tmp_path / "csvm-paper" / name).stat().st_size > 0
-    assert main(["paper", "--dataset", "wisconsin", "--jobs", "1", "--json"]) == 0
+    for name in ("report.html", "report.md", "methods.csv", "searches.csv"):
+        assert (tmp_path / "results" / "paper" / name).stat().st_size > 0
+    assert main(["paper", "--dataset", "wisconsin", "--jobs", "1"]) == 0
     out, err = capsys.readouterr()
-    found = json.loads(out)["datasets"]["wisconsin"]
-    assert found["proven"] == found["fits"] == 20 and "from the store" in err
+    assert "| wisconsin | 20 | 100.00 % |" in out and "from the store" in err
     assert main(["paper", "--dataset", "wisconsin", "--jobs", "1", "--target", "paper"]) == 0
     assert "| 0.973 |" in capsys.readouterr().out
 
 
 def test_full_may_name_the_data_sets(tiny_quick, sample, tmp_path, monkeypatch, capsys):
-    small = {name: Sample(name, sample.X, sample.y) for name in ("votes", "wisconsin")}
+    small = {name: Data(name, sample.X, sample.y) for name in ("votes", "wisconsin")}
     monkeypatch.setattr(command, "load", small.__getitem__)
     run = ["paper", "--dataset", *small, "--jobs", "1", "--out", str(tmp_path)]
     for full, folds in (["wisconsin"], ("quick", "full")), ([], ("full", "full")):

@@ -178,7 +178,7 @@ def nan_first(a):
     (put("parameters", "gamma", value=None), "gamma must be"),
     (put("parameters", "coef0", value="0"), "coef0 must be"),
     (put("parameters", "constraints", value=["tpr<=0.9"]), "bounded from below"),
-    (put("parameters", "constraints", value=7), "not iterable"),
+    (put("parameters", "constraints", value=7), "constraints must be one or several"),
     (put("parameters", "class_weight", value=[1]), "dictionary"),
     (put("parameters", "constraints", value=["tnr>=0.9"]), "not those of its constraints"),
     (put("parameters", "pos_label", value="c"), "none of its classes"),

@@ -92,7 +92,7 @@ def test_tree_shows_every_node_once(result, height):
     assert len(edges) == len(result.tree) - 1
     for (_, start), (_, end) in edges:
         assert end >= start - 1e-9  # bounds only rise, and depth does
-    counts = [int(text.split("(")[1][:-1]) for text in labels(ax) if "(" in text]
+    counts = [int(text.split("(")[1][:-1].replace(",", "")) for text in labels(ax) if "(" in text]
     assert sum(counts) == len(result.tree)
 
 

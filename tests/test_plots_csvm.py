@@ -1,6 +1,7 @@
 import matplotlib
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from sklearn.datasets import make_moons
 from sklearn.svm import SVC
 
@@ -54,3 +55,25 @@ def test_every_method_is_at_its_own_rates(fitted, pos_label):
         x, height = marks[name].get_data()
         assert height == pytest.approx(right[positive].mean())
         assert x == pytest.approx(1 - right[~positive].mean())
+
+
+def test_operating_points_have_exact_intervals(fitted):
+    X, y, model = fitted
+    methods = {"SVM": SVC().fit(X, y), "CSVM": model}
+    ax = plots.operating_points(methods, X, y, constraints="tpr>=0.9", confidence=0.9)
+    drawn = {bars.get_label(): bars for bars in ax.containers}
+    assert set(drawn) == set(methods)
+    for name, method in methods.items():
+        said = method.predict(X) == 1
+        (x,), (height,) = drawn[name].lines[0].get_data()
+        assert (x, height) == (said[y == 0].mean(), said[y == 1].mean())
+        across, up = drawn[name].lines[2]
+        for place, (kind, bars) in enumerate(((0, across), (1, up))):
+            ends = bars.get_segments()[0][:, place]
+            k, n = int(said[y == kind].sum()), int((y == kind).sum())
+            expected = binomtest(k, n).proportion_ci(0.9, method="exact")
+            assert ends == pytest.approx([expected.low, expected.high])
+            low, high = (ax.get_xlim, ax.get_ylim)[place]()
+            assert low <= ends[0] and ends[1] <= high + 1e-9
+    with pytest.raises(ValueError, match="confidence must be in"):
+        plots.operating_points(methods, X, y, confidence=95)

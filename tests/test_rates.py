@@ -93,6 +93,9 @@ def test_more_errors():
         parse_constraints(["tpr>=0.9", "tpr>=0.8"])
     with pytest.raises(TypeError, match="is written"):
         parse_constraints([0.9])
+    for strange in (None, 0.9):
+        with pytest.raises(TypeError, match="constraints must be one or several"):
+            parse_constraints(strange)
 
 
 @pytest.mark.parametrize("p0, n, k", [(0.9, 10, 9), (0.07, 100, 7), (0.7, 10, 7), (0.91, 10, 10)])
@@ -301,6 +304,24 @@ def test_every_group_is_as_good_as_its_worst():
         every.value(y, said, [1, None, 2, 2, 3])
     with pytest.raises(ValueError, match="one group for each of the 5 points"):
         every.value(y, said, [1, 2])
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"y_true": [1, np.nan, -1]}, "y_true holds NaN at position 1"),
+    ({"y_pred": [1, -1, None]}, "y_pred holds NaN at position 2"),
+    ({"y_pred": ["sick", "well", "well"]}, "y_pred must hold numbers"),
+    ({"y_true": [1, 1j, -1]}, "complex"),
+    ({"y_true": [1, -1]}, "equally long"),
+    ({"sample_weight": 2.0}, r"sample_weight must have shape \(3,\), got \(\)"),
+    ({"sample_weight": [1.0]}, r"sample_weight must have shape \(3,\), got \(1,\)"),
+    ({"sample_weight": [1, -1, 1]}, "finite and >= 0"),
+    ({"sample_weight": [1, np.nan, 1]}, "finite and >= 0"),
+])
+@pytest.mark.parametrize("constraint", [rates.tpr >= 0.5, rates.tpr["*"] >= 0.5], ids=str)
+def test_points_that_a_measure_cannot_be_told_of(constraint, changes, message):
+    points = {"y_true": [1, 1, -1], "y_pred": [1, -1, -1], "groups": ["a", "a", "b"]}
+    with pytest.raises(ValueError, match=message):
+        constraint.value(**points | changes)
 
 
 def test_counts_are_of_the_points_that_a_share_is_of():

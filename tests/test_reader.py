@@ -1,6 +1,7 @@
 """Model files: what they say is what is solved, and what cannot be solved is refused."""
 
 import gzip
+import pickle
 
 import numpy as np
 import pytest
@@ -178,9 +179,9 @@ def test_missing_file_and_unknown_kind(tmp_path):
         bnb.read(save(tmp_path, mps(), "model.txt"))
 
 
-def test_file_models_work_with_threads(tmp_path):
+def test_file_models_work_with_workers(tmp_path, two_workers):
     problem = bnb.read(save(tmp_path, mps()))
-    assert isinstance(problem.worker(), FileModel)
-    alone, together = bnb.solve(problem), bnb.solve(problem, threads=2)
+    assert isinstance(pickle.loads(pickle.dumps(problem)), FileModel)
+    alone, together = bnb.solve(problem), bnb.solve(problem, **two_workers)
     assert alone.optimal and together.optimal
     assert alone.objective == pytest.approx(together.objective)

@@ -9,6 +9,8 @@ import matplotlib
 
 matplotlib.use("Agg")
 
+import sys
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
@@ -269,6 +271,7 @@ def hard():
     return X - X.mean(axis=0), y - y.mean()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signals")
 def test_limits_and_callbacks(hard):
     seen = []
     result = bnb.solve(BestSubset(*hard, 20), node_limit=5000, on_node=seen.append)
@@ -301,9 +304,9 @@ def test_resume(hard, tmp_path):
         bnb.solve(BestSubset(X, y, 9), checkpoint=file, resume=True)
 
 
-def test_threads_and_repetition(hard):
+def test_workers_and_repetition(hard, two_workers):
     X, y = hard[0][:, :40], hard[1]
-    one, two = bnb.solve(BestSubset(X, y, 8)), bnb.solve(BestSubset(X, y, 8), threads=2)
+    one, two = bnb.solve(BestSubset(X, y, 8)), bnb.solve(BestSubset(X, y, 8), **two_workers)
     assert two.optimal and two.objective == pytest.approx(one.objective, rel=1e-4)
     again = bnb.solve(BestSubset(X, y, 8))
     assert (again.nodes, again.objective, again.bound) == (one.nodes, one.objective, one.bound)
@@ -344,6 +347,8 @@ def test_path():
     (dict(X=[1.0, 2.0]), "X must have rows and columns"),
     (dict(y=[1.0]), r"y must have shape \(3,\)"),
     (dict(y=[1.0, 2.0, np.nan]), "y must be finite"),
+    (dict(X=[[1.0, 2.0], [3.0, 4.0], [5.0, 7j]]), "X must hold numbers: complex"),
+    (dict(y=[1.0, 2.0, 3j]), "y must hold numbers: complex"),
     (dict(k=3), "k must be an integer between 0 and 2"),
     (dict(k=[1, 1.5]), "k must be an integer"),
     (dict(k=True), "k must be an integer"),

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import bnb
-from bnb.substitution import Model, rows_to_bounds, substitute
+from bnb.qp.substitution import Model, rows_to_bounds, substitute
 
 INF = np.inf
 

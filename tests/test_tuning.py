@@ -105,6 +105,21 @@ def test_the_positive_class_is_that_of_the_estimator():
 def test_what_cannot_be_scored(arguments, message):
     with pytest.raises(ValueError, match=message):
         rate_scorer(*arguments)
+    with pytest.raises(TypeError, match=r"must name a column of X.* got ndarray"):
+        rate_scorer("tpr[*]>=0.9", sensitive_features=np.array(["north", "south"]))
+
+
+def test_points_without_a_class_cannot_be_scored():
+    X, y = data()
+    always = DummyClassifier(strategy="constant", constant=1).fit(X, y)
+    never = DummyClassifier(strategy="constant", constant=-1).fit(X, y)
+    positives, negatives = (X[y > 0], y[y > 0]), (X[y < 0], y[y < 0])
+    with pytest.raises(ValueError, match=r"balanced_accuracy cannot be maximised: .* no positives"):
+        rate_scorer("tnr>=0.9")(never, *negatives)
+    with pytest.raises(ValueError, match=r"tnr cannot be maximised: .* no negatives"):
+        rate_scorer("tpr>=0.9", maximise="tnr")(always, *positives)
+    with pytest.raises(ValueError, match=r"tpr>=0.9 cannot be told"):
+        rate_scorer("tpr>=0.9")(always, *negatives)
 
 
 # -- paths ------------------------------------------------------------------------------------

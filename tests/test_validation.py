@@ -16,6 +16,8 @@ EYE, ONE = np.eye(2), np.ones(2)
     (dict(P=EYE, q=[1.0, np.nan]), "q contains NaN at position 1"),
     (dict(P=EYE, q=[1.0, np.inf]), "q must be finite"),
     (dict(P=EYE, q=["a", "b"]), "q must hold numbers"),
+    (dict(P=EYE, q=[1.0, 1j]), "q must hold numbers: complex"),
+    (dict(P=EYE * (1 + 1j), q=ONE), "P must be a matrix of numbers: complex"),
     (dict(P=EYE, q=[]), "q must hold at least one variable"),
     (dict(P=EYE, q=ONE, A=np.ones((1, 3))), r"A must have shape \(1, 2\)"),
     (dict(P=EYE, q=ONE, A=np.ones((1, 2)), l=[1, 2]), r"l must have shape \(1,\)"),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 import bnb
+import bnb.workers
 
 from .judge import Claim, Truth, Verdict, judge
 from .watch import watched
 
 SECONDS = 2.0  # a search that takes longer counts as given up
+_POOL = ThreadPoolExecutor(2)
 
 
 class Kind(ABC):
@@ -52,7 +55,7 @@ class EngineKind(Kind):
     def run(self, data: dict) -> Verdict:
         faults: list[str] = []
         with watched(faults):
-            result = bnb.solve(self.build(data), **data["options"])
+            result = bnb.solve(self.build(data), **shared(data["options"]))
         verdict = self.judge(data, result, self.truth(data))
         return Verdict(verdict.outcome, faults + verdict.faults)
 
@@ -69,11 +72,19 @@ class EngineKind(Kind):
         return claim
 
 
+def shared(options: dict) -> dict:
+    """With several workers let them be threads, which start fast, and share from the beginning."""
+    if options.get("workers", 1) == 1:
+        return options
+    bnb.workers.RAMP_UP = 0.0
+    return {**options, "executor": _POOL}
+
+
 def draw_options(rng: np.random.Generator, branching: str = "pseudocost") -> dict:
     """Options of `bnb.solve`: mostly the defaults."""
     options: dict = {"time_limit": SECONDS, "branching": branching}
     if rng.random() < 0.2:
-        options["threads"] = 2
+        options["workers"] = 2
     if rng.random() < 0.3:
         options["selection"] = str(rng.choice(["depth", "hybrid"]))
     if rng.random() < 0.3:

@@ -1,4 +1,4 @@
-"""One thread repeats a run exactly, with the same problem object and with a new one."""
+"""One worker repeats a run exactly, with the same problem object and with a new one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Repeated(Kind):
         name = str(rng.choice(list(self.kinds)))
         kind = self.kinds[name]
         inner = kind.deep(rng) if rng.random() < 0.5 else kind.make(rng)
-        inner["options"]["threads"] = 1
+        inner["options"]["workers"] = 1
         return {"of": name, "inner": inner}
 
     def run(self, data: dict) -> Verdict:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg as la
 
-_EPS = float(np.finfo(float).eps)
+from ..rounding import EPS as _EPS
+from ..rounding import qr_error
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class SubsetData:
         short = la.qr(A, mode="r", overwrite_a=True, check_finite=False)[0][: p + 1]
         R[: len(short)] = short
         return SubsetData(
-            R, norm, unit, column_error=_EPS * (n + p) * (p + 1), noise=10.0 * _EPS * np.sqrt(n + p)
+            R, norm, unit, column_error=qr_error(len(A), p + 1), noise=10.0 * _EPS * np.sqrt(n + p)
         )
 
     @staticmethod
@@ -163,7 +164,7 @@ def _inverted(triangle: np.ndarray) -> np.ndarray:
 
 def _data_error(data: SubsetData, size: int, spread: float) -> float:
     """Relative error of what `condition` returns; `spread` is the norm of its inverse."""
-    columns = 2.0 * (data.column_error + _EPS * size**1.5) * np.sqrt(size) * spread
+    columns = 2.0 * (data.column_error + qr_error(data.p + 1, size)) * np.sqrt(size) * spread
     return float(columns + data.gram_error * size * spread**2)
 
 

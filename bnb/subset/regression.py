@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..engine import solve
 from ..result import Result
+from ..validation import real_array
 from .problem import BestSubset
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def best_subset(
     >>> bnb.best_subset(X, [1.0, 2, 3, 0.1], 2, fit_intercept=False).x.round(3)
     array([1., 2., 0.])
     """
-    X, y = _matrix(X), np.asarray(y, dtype=float)
+    X, y = _matrix(X), real_array("y", y)
     _check(X, y, ridge)
     centred, target = (_centred(X), y - y.mean()) if fit_intercept else (X, y)
     if not isinstance(k, Iterable):
@@ -125,7 +126,7 @@ def _coefficients(found: Result) -> np.ndarray:
 
 
 def _matrix(X: Any) -> np.ndarray:
-    X = np.asarray(X, dtype=float)
+    X = real_array("X", X)
     if X.ndim != 2 or not X.size:
         raise ValueError(f"X must have rows and columns, got shape {X.shape}")
     return X

@@ -8,8 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import beta
-
+from ..certification import clopper_pearson
 from ..rates import Constraint
 from .study import CSVMS, Exploration, Point
 
@@ -75,10 +74,8 @@ def _share(right: int, wrong: int) -> list[float] | None:
     """A rate with its Clopper-Pearson interval; None if there is nothing to count."""
     if right + wrong == 0:
         return None
-    tail = 0.5 * (1.0 - _LEVEL)
-    low = beta.ppf(tail, right, wrong + 1) if right else 0.0
-    high = beta.isf(tail, right + 1, wrong) if wrong else 1.0
-    return [right / (right + wrong), float(low), float(high)]
+    n = right + wrong
+    return [right / n, *clopper_pearson(right, n, 0.5 * (1.0 - _LEVEL))]
 
 
 def _command(found: Exploration, method: str, point: Point, command: str | None) -> str:

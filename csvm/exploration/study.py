@@ -7,6 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_array
+from sklearn.utils import check_X_y
 
 from ..candidates import Sample, scores, tuned_svc, unseen_scores
 from ..estimator import CSVM, fit_path
@@ -142,24 +143,23 @@ def explore(
     Exploration
         `save` writes it as a page.
     """
+    if not isinstance(random_state, Integral):
+        raise TypeError(
+            f"random_state must be an integer, so that a run can go on, got {random_state!r}"
+        )
     sample, groups = _sample(X, y, sensitive_features, pos_label)
     asked = _asked(targets, by_group=bool(groups))
     fewest = int(min(sample.positive.sum(), (~sample.positive).sum()))
-    if not 2 <= folds <= fewest:
+    if not isinstance(folds, Integral) or not 2 <= folds <= fewest:
         raise ValueError(f"folds must be from 2 to {fewest}, the smaller class, got {folds}")
-    cuts = StratifiedKFold(folds, shuffle=True, random_state=random_state)
+    cuts = StratifiedKFold(int(folds), shuffle=True, random_state=random_state)
     jobs: list[_Job] = [_Job("parameters", _parameters, sample, sample.take(np.array([], int)))]
     for number, (rest, fold) in enumerate(cuts.split(np.zeros(len(sample)), sample.positive)):
-        for name, work in ((THRESHOLDS, _thresholds), (CSVMS, _csvms)):
-            jobs.append(_Job(f"{name} {number}", work, sample.take(rest), sample.take(fold)))
-    settings = {"targets": asked, "seed": random_state, "time_limit": float(time_limit)}
-    done = _run(jobs, settings, store, progress or Progress(None))
-    methods = [
-        Method(name, _pooled(asked, [found for job, found in zip(jobs, done, strict=True)
-                                       if job.name.startswith(name)]))
-        for name in METHODS
-    ]
-    parameters = {"C": done[0]["C"], "gamma": done[0]["gamma"]}
+        jobs.append(_Job(f"fold {number}", _fold, sample.take(rest), sample.take(fold)))
+    settings = {"targets": asked, "seed": int(random_state), "time_limit": float(time_limit)}
+    first, *done = _run(jobs, settings, store, progress or Progress(None))
+    methods = [Method(name, _pooled(asked, [found[name] for found in done])) for name in METHODS]
+    parameters = {"C": first["C"], "gamma": first["gamma"]}
     positives = int(sample.positive.sum())
     return Exploration(methods, groups, len(sample), positives, folds, parameters)
 
@@ -167,12 +167,16 @@ def explore(
 def _asked(targets: Sequence[str | Constraint], by_group: bool) -> list[str]:
     """The targets as text, of every group if there are any."""
     found = []
+    if isinstance(targets, (str, Constraint)):
+        targets = [targets]
     for target in targets:
         (constraint,) = parse_constraints(target)
         if constraint.name not in ("tpr", "tnr") or constraint.rate.group is not None:
             raise ValueError(f"targets must be like 'tpr>=0.9' or 'tnr>=0.9', got {target!r}")
         rate = constraint.rate["*"] if by_group else constraint.rate
         found.append((rate >= constraint.p0).text)
+    if len(set(found)) < len(found):
+        raise ValueError(f"targets must differ, got {', '.join(found)}")
     if not found:
         raise ValueError("targets is empty: there is nothing to explore")
     return found
@@ -180,10 +184,8 @@ def _asked(targets: Sequence[str | Constraint], by_group: bool) -> list[str]:
 
 def _sample(X: Any, y: Any, sensitive_features: Any, pos_label: Any) -> tuple[Sample, list[str]]:
     X, groups, _ = take_groups(X, sensitive_features)
-    points = check_array(X, dtype=np.float64)
-    coded = Labels.of(np.asarray(y), pos_label)
-    if len(points) != len(coded.signs):
-        raise ValueError(f"X has {len(points)} points, y has {len(coded.signs)} labels")
+    points, labels = check_X_y(X, y, dtype=np.float64)
+    coded = Labels.of(labels, pos_label)
     names = None if groups is None else group_names(groups, len(points))
     sample = Sample(points, (coded.signs > 0).astype(int), coded.signs > 0, names)
     return sample, [] if names is None else np.unique(names).tolist()
@@ -255,9 +257,19 @@ def _parameters(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict
     return {"C": svc.C, "gamma": svc.gamma}
 
 
-def _thresholds(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A tuned SVC, its thresholds read from points that its fits had not seen."""
+def _fold(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The points of both methods, with cost and kernel width of one good SVC."""
     svc = _good_svc(rest, settings)
+    return {
+        THRESHOLDS: _thresholds(svc, rest, fold, settings),
+        CSVMS: _csvms(svc[-1].C, svc[-1].gamma, rest, fold, settings),
+    }
+
+
+def _thresholds(
+    svc: Pipeline, rest: Sample, fold: Sample, settings: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Thresholds of an SVC, read from points that its fits had not seen."""
     unseen = unseen_scores(svc, rest, 1, settings["seed"])
     on_fold = scores(svc.fit(rest.X, rest.y), fold.X, 1)
     points = []
@@ -266,7 +278,7 @@ def _thresholds(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict
         said = unseen > cut
         own = [float(said[rest.positive].mean()), float((~said[~rest.positive]).mean())]
         points.append({"own": own, "proven": 1.0, "counts": _counts(fold, on_fold > cut)})
-    return {"points": points}
+    return points
 
 
 def _cut(values: np.ndarray, target: Constraint, sample: Sample) -> float:
@@ -280,12 +292,13 @@ def _cut(values: np.ndarray, target: Constraint, sample: Sample) -> float:
     return float(sign * bold)
 
 
-def _csvms(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """CSVMs along the targets, with cost and kernel width of a good SVC."""
-    svc = _good_svc(rest, settings)[-1]
+def _csvms(
+    C: float, gamma: float, rest: Sample, fold: Sample, settings: Mapping[str, Any]
+) -> list[dict[str, Any] | None]:
+    """CSVMs along the targets; None where one cannot be had."""
     scaler = StandardScaler().fit(rest.X)
     model = CSVM(
-        C=svc.C, gamma=svc.gamma, threshold="none", gap=_GAP, time_limit=settings["time_limit"],
+        C=C, gamma=gamma, threshold="none", gap=_GAP, time_limit=settings["time_limit"],
         random_state=settings["seed"],
     )
     X, X_fold = scaler.transform(rest.X), scaler.transform(fold.X)
@@ -308,7 +321,7 @@ def _csvms(rest: Sample, fold: Sample, settings: Mapping[str, Any]) -> dict[str,
             points[target.text] = {
                 "own": own, "proven": proven, "counts": _counts(fold, predicted)
             }
-    return {"points": [points.get(target) for target in settings["targets"]]}
+    return [points.get(target) for target in settings["targets"]]
 
 
 def _as_far_as_possible(
@@ -340,12 +353,14 @@ def _counts(sample: Sample, predicted: np.ndarray) -> Counts:
     return found
 
 
-def _pooled(targets: Sequence[str], folds: Sequence[Mapping[str, Any]]) -> list[Point]:
+def _pooled(
+    targets: Sequence[str], folds: Sequence[Sequence[Mapping[str, Any] | None]]
+) -> list[Point]:
     """One point per target that could be had in every fold."""
     points = []
     for place, target in enumerate(targets):
-        found = [fold["points"][place] for fold in folds]
-        if any(one is None for one in found):
+        found = [one for fold in folds if (one := fold[place]) is not None]
+        if len(found) < len(folds):
             continue
         names = sorted({name for one in found for name in one["counts"]})
         counts = {

@@ -32,7 +32,7 @@ class ConvexSearch:
         self, instance: Instance, bound: ConvexBound, finder: Finder, settings: Settings
     ) -> None:
         self._in, self._bound, self._finder, self._settings = instance, bound, finder, settings
-        self.games = self.rounds = 0  # it plays none
+        self.games, self.operations = 0, 0.0  # it plays none
 
     def evaluate(self, node: Node, goal: Goal) -> Evaluation:
         """Bound a node, decide what trials decide, and split it into children already solved."""

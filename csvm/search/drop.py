@@ -30,9 +30,9 @@ class DropSearch:
         self.games = 0
 
     @property
-    def rounds(self) -> int:
-        """Rounds of all games."""
-        return self._game.rounds
+    def operations(self) -> float:
+        """Of all games."""
+        return self._game.operations
 
     def evaluate(self, node: Node, goal: Goal) -> Evaluation:
         """Bound a node, decide what the bound decides, and test the children of its best split.

@@ -15,6 +15,7 @@ from bnb.problem import Goal
 from relaxations.patience import Patience
 from relaxations.svm.bounds.convex import OVERHEAD
 from relaxations.svm.dual import Dual, Effort, Point, gradient, intercept, make_feasible
+from relaxations.svm.order import descending
 from relaxations.svm.solvers import NodeSolver
 
 from .instance import FREE, GIVEN_UP, Instance
@@ -52,6 +53,15 @@ class Finder:
         self._walk: Iterator[tuple[float, np.ndarray]] = iter(())
         self.operations = 0.0
         self._last = 0.0  # operations by which the last better classifier was found
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """Operations so far, and by when the last better classifier was found."""
+        return self.operations, self._last
+
+    @spent.setter
+    def spent(self, before: tuple[float, float]) -> None:
+        self.operations, self._last = before
 
     def round(
         self, status: np.ndarray, slack: np.ndarray, t: np.ndarray, goal: Goal
@@ -144,12 +154,19 @@ class Finder:
             kept[chosen] = False
             left -= data.weights[:, chosen].sum(axis=1)
 
-    def improve(self, goal: Goal, operations: float) -> list[tuple[str, np.ndarray]]:
-        """Go on with the local search around the incumbent, with a share of all operations."""
+    def improve(
+        self, goal: Goal, bound: float, operations: float
+    ) -> list[tuple[str, np.ndarray]]:
+        """Go on with the local search around the incumbent, with a share of all operations.
+
+        The share follows the gap that is left: that is what a better classifier could gain.
+        """
         if goal.incumbent is None:
             return []
         settings = self._settings
-        hopeful = min(settings.local_most * operations, 2.0 * self._last + settings.local_first)
+        gap = (goal.objective - bound) / max(abs(goal.objective), 1e-300)
+        most = min(max(settings.local_per_gap * gap, settings.local_share), settings.local_most)
+        hopeful = min(most * operations, 2.0 * self._last + settings.local_first)
         work = max(settings.local_share * operations, hopeful)
         if goal.objective < self._around - 1e-9 * abs(goal.objective):
             self._around = goal.objective
@@ -367,6 +384,15 @@ def _slack_cost(
 
 
 @njit(nogil=True, cache=True)
+def _fits(weights: np.ndarray, j: int, left: np.ndarray, tolerance: float) -> bool:
+    """Whether what is left of the budgets allows j to be given up."""
+    fits = True
+    for rate in range(left.size):
+        fits = fits and weights[rate, j] <= left[rate] + tolerance
+    return fits
+
+
+@njit(nogil=True, cache=True)
 def _choose(
     badness: np.ndarray, status: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
     kept: np.ndarray,
@@ -380,8 +406,8 @@ def _choose(
         kept[j] = status[j] != GIVEN_UP
         if not kept[j]:
             left -= weights[:, j]
-    for j in np.argsort(-badness):
-        if status[j] == FREE and badness[j] > 0.0 and np.all(weights[:, j] <= left + 1e-9):
+    for j in descending(badness):
+        if status[j] == FREE and badness[j] > 0.0 and _fits(weights, j, left, 1e-9):
             kept[j] = False
             left -= weights[:, j]
 
@@ -394,10 +420,10 @@ def _dearest(
     left = left + 1e-9
     chosen = np.empty(most, np.int64)
     count = 0
-    for j in np.argsort(-saved):
+    for j in descending(saved):
         if count == most or saved[j] <= 0.0:
             break
-        if kept[j] and np.all(weights[:, j] <= left):
+        if kept[j] and _fits(weights, j, left, 0.0):
             left -= weights[:, j]
             chosen[count] = j
             count += 1

@@ -29,12 +29,16 @@ class Node:
         Interval of the intercept.
     bound : float
         The best bound known of this very node, -inf where there is none yet.
+    inherited : float
+        The best bound of the nodes that it is a part of.
     width_cost : float
         How much higher it would be if the interval were its middle alone.
     u : ndarray (m,)
         Frequencies of the anchors in the sets that the drop bound played against.
     C : ndarray (a, a)
         Covariance of those whose frequency is not zero.
+    gain : ndarray (m,)
+        By how much enforcing each anchor raises the bound with recourse at least, where positive.
     age : int
         How many sets these were.
     policy : Policy, optional
@@ -49,25 +53,27 @@ class Node:
     b_u: float
     u: np.ndarray
     C: np.ndarray
+    gain: np.ndarray
     age: int = 0
     bound: float = -np.inf
     width_cost: float = 0.0
     policy: Policy | None = None
     settled: bool = False
+    inherited: float = -np.inf
 
     @classmethod
     def root(cls, anchors: int, variables: int) -> Node:
         """Everything free."""
         return cls(
             np.zeros(anchors, np.int8), np.zeros(variables), -np.inf, np.inf, np.zeros(anchors),
-            np.zeros((0, 0)),
+            np.zeros((0, 0)), np.zeros(anchors),
         )
 
     def part(self) -> Node:
         """A copy to be narrowed down: what is decided and learned, but no bound of its own."""
         return replace(
             self, status=self.status.copy(), t=self.t.copy(), bound=-np.inf, width_cost=0.0,
-            settled=False,
+            settled=False, inherited=max(self.inherited, self.bound),
         )
 
     def with_status(self, anchor: int, status: int) -> Node:
@@ -123,7 +129,8 @@ class Node:
         t[places.astype(int)] = values
         kept = u[u > 0.0]
         return cls(
-            status.astype(np.int8), t, b_l, b_u, u, np.diag(kept * (1 - kept)), min(age, 1)
+            status.astype(np.int8), t, b_l, b_u, u, np.diag(kept * (1 - kept)), np.zeros(anchors),
+            min(age, 1),
         )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,30 +14,20 @@ from relaxations.svm.bounds.recourse import RecourseGame
 from relaxations.svm.gram import dense
 from relaxations.svm.solvers import SMOSolver, make_solver
 
+from .contest import Searches
 from .convex import ConvexSearch
 from .drop import DropSearch
 from .incumbents import Finder
 from .instance import Instance
 from .node import Node
 from .recourse import RecourseSearch
-from .rival import Rival, Search
+from .rival import Plan, Rival, Search
 from .settings import Settings
 
 __all__ = ["CSVMProblem"]
 
 
-_ROUND = {"convex": 0.0, "drop": 10.0, "recourse": 50.0}
-"""Operations of a round of a game, in units of n^2."""
-
-
-@dataclass
-class _Plan:
-    """What the search has learned about itself, shared by all threads."""
-
-    search: str  # the one in use
-    chances: int = 0  # how many the others have had
-    rivals: dict[str, Rival] = field(default_factory=dict)
-    busy: threading.Lock = field(default_factory=threading.Lock)  # while a rival goes on
+_BY_GAMES = ("drop", "recourse")
 
 
 class CSVMProblem(Problem):
@@ -56,7 +44,9 @@ class CSVMProblem(Problem):
     settings : Settings, optional
     """
 
-    scratch = frozenset({"_plan", "_solver", "_bound", "_convex", "_searches", "finder"})
+    scratch = frozenset({
+        "_plan", "_earlier", "_solver", "_bound", "_convex", "_searches", "finder",
+    })
 
     def __init__(
         self, instance: Instance, node_solver: str = "auto", settings: Settings | None = None
@@ -66,11 +56,12 @@ class CSVMProblem(Problem):
         self.node_solver = node_solver
         self.settings = settings or Settings()
         self._plan = self._first_plan()
+        self._earlier = 0.0  # operations of the process that this problem comes from
         self._own_work_space()
 
-    def _first_plan(self) -> _Plan:
+    def _first_plan(self) -> Plan:
         name = self.settings.begin_with
-        return _Plan(name if self._has(name) else "convex")
+        return Plan(name if self._has(name) else "convex")
 
     def _own_work_space(self) -> None:
         self._solver = make_solver(self.node_solver)
@@ -85,7 +76,7 @@ class CSVMProblem(Problem):
         With a factor in its place anchors outnumber its rank, and dropping them is too costly, with
         recourse or without.
         """
-        return name == "convex" or (name in _ROUND and not self.instance.is_factor)
+        return name == "convex" or (name in _BY_GAMES and not self.instance.is_factor)
 
     def _make(self, name: str) -> Search:
         """A search by games, with the matrix and the copy of it that they write to."""
@@ -119,7 +110,7 @@ class CSVMProblem(Problem):
 
     def prepare(self, goal: Goal) -> Evaluation | None:
         """An incumbent before the search: the best of greedy releases."""
-        self._plan = self._first_plan()
+        self._plan, self._earlier = self._first_plan(), 0.0
         self._own_work_space()
         root = self.root()
         if self.instance.propagate(root.status) is None or not root.free.size:
@@ -137,7 +128,7 @@ class CSVMProblem(Problem):
         found = self._search(node, goal).evaluate(node, goal)
         found.solutions += solutions
         if not goal.probe and found.candidates:
-            found.solutions += self.finder.improve(goal, self._operations())
+            found.solutions += self.finder.improve(goal, found.bound, self._operations())
         found.work = {what: n - before[what] for what, n in self._counters().items()}
         return found
 
@@ -156,39 +147,38 @@ class CSVMProblem(Problem):
         return self._by(name)
 
     def _operations(self) -> float:
-        """Work done so far, that of rivals included; a second takes about 1e9."""
-        unit = float(self.instance.n) ** 2
-        rounds = sum(_ROUND[name] * search.rounds for name, search in self._searches.items())
-        return self._bound.operations + unit * rounds
+        """Work done so far, that of rivals included; see `settings.SECOND`."""
+        games = sum(search.operations for search in self._searches.values())
+        return self._earlier + self._bound.operations + games
 
     def _give_chance(self, node: Node, goal: Goal) -> list[tuple[str, np.ndarray]]:
-        """Let another search go on, and give way to it if it has come further.
+        """Let other searches go on, and give way to one that has come further.
 
-        Returns solutions that it has found.
+        A search that has halved its gap since the last time is left alone.  Returns solutions that
+        the others have found.
         """
         plan = self._plan
         if plan.chances == len(self.settings.chances) or not np.isfinite(goal.cutoff):
             return []
         chance = self.settings.chances[plan.chances]
-        own = self._operations() - sum(rival.work for rival in plan.rivals.values())
-        if own < chance.operations or goal.expired() or not plan.busy.acquire(blocking=False):
+        own = self._operations() - plan.rival_work
+        if own < chance.operations or goal.expired():
             return []
-        try:
-            plan.chances += 1
-            if chance.rival == plan.search or not self._has(chance.rival):
-                return []
-            rival = plan.rivals.setdefault(chance.rival, Rival(self.root()))
-            rival.trust *= self.settings.behind if rival.bound < node.bound else 1.0
-            solutions = rival.go_on(
-                self._by(chance.rival), goal, self._operations,
-                rival.trust * chance.effort * chance.operations,
-            )
-            if rival.bound > node.bound + chance.share * (goal.cutoff - node.bound):
-                plan.search = chance.rival
+        bound = max(node.bound, node.inherited)
+        gap = max(goal.cutoff - bound, 0.0)
+        if not plan.use_chance(gap):
+            return []
+        solutions: list[tuple[str, np.ndarray]] = []
+        for name in (r for r in chance.rivals if r != plan.search and self._has(r)):
+            rival = plan.rivals.setdefault(name, Rival(self.root()))
+            if rival.work and rival.bound < bound:
+                rival.trust *= self.settings.behind
+            effort = rival.trust * chance.effort * chance.operations
+            solutions += rival.go_on(self._by(name), goal, self._operations, effort)
+            if rival.bound > bound + chance.share * gap:
+                plan.give_way(name)
                 raise RestartError(rival.bound, solutions, rival.children, rival.settled)
-            return solutions
-        finally:
-            plan.busy.release()
+        return solutions
 
     def branch(self, state: Node, evaluation: Evaluation, candidate: Candidate) -> list[Child]:
         """The children that the evaluation has made."""
@@ -206,11 +196,24 @@ class CSVMProblem(Problem):
             )
         return x
 
-    def worker(self) -> CSVMProblem:
-        """The same data and plan with a work space of its own."""
-        other = copy.copy(self)
-        other._own_work_space()
-        return other
+    def contest(self) -> Searches:
+        """The search in use and its rivals, for workers."""
+        plan = self._plan
+        own = self._operations() - plan.rival_work
+        usable = {name for name in ("convex", *_BY_GAMES) if self._has(name)}
+        return Searches(plan, self.settings, own, usable)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The data, and how much work was done; every process makes a work space of its own."""
+        kept = {name: v for name, v in self.__dict__.items() if name not in self.scratch}
+        return {**kept, "_earlier": self._operations(), "finder": self.finder.spent}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        spent = state.pop("finder")
+        self.__dict__.update(state)
+        self._plan = self._first_plan()
+        self._own_work_space()
+        self.finder.spent = spent
 
     def notes(self) -> Any:
         """Which search is in use, so that a resumed one does not begin anew."""

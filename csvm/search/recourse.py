@@ -29,9 +29,9 @@ class RecourseSearch:
         self.games = 0
 
     @property
-    def rounds(self) -> int:
-        """Rounds of all games."""
-        return self._game.rounds
+    def operations(self) -> float:
+        """Of all games."""
+        return self._game.operations
 
     def evaluate(self, node: Node, goal: Goal) -> Evaluation:
         """Bound a node, decide what the bound decides, and test the children of its best split."""
@@ -55,13 +55,11 @@ class RecourseSearch:
         return Evaluation(node.bound, [], [Candidate(anchor)], children, removed=cutoff)
 
     def _choose(self, node: Node) -> int:
-        """Often given up, with a large multiplier.
+        """Often given up, and certified to cost much if it is enforced.
 
-        Enforcing it is soon refuted, giving it up spends the budget and takes that multiplier away.
+        Enforcing it is soon refuted; giving it up spends the budget.
         """
-        assert node.policy is not None
-        force = np.abs(node.policy.t[self._in.anchors(node.free)])
-        return int(node.free[np.argmax(node.u[node.free] ** 2 * force)])
+        return int(node.free[np.argmax((node.u * np.maximum(node.gain, 0.0))[node.free])])
 
     def _settle(self, node: Node, goal: Goal) -> None:
         """Bound a node and fix what the bound decides, until it decides no more."""
@@ -99,6 +97,8 @@ class RecourseSearch:
         )
         node.policy = found.policy
         node.remember(free, found.mixture, settings.rare, settings.recourse_age)
+        node.gain = np.zeros(data.m)
+        node.gain[free] = found.reduced
         node.bound = max(node.bound, found.bound)
         if node.bound >= cutoff:
             return False

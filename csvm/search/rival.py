@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import Protocol
@@ -14,7 +14,7 @@ from bnb.problem import Child, Evaluation, Goal
 
 from .node import Node
 
-__all__ = ["Rival", "Search"]
+__all__ = ["Plan", "Rival", "Search"]
 
 
 class Search(Protocol):
@@ -23,8 +23,8 @@ class Search(Protocol):
     games: int
 
     @property
-    def rounds(self) -> int:
-        """Rounds of all games that it has played."""
+    def operations(self) -> float:
+        """Work of all games that it has played."""
 
     def evaluate(self, node: Node, goal: Goal) -> Evaluation:
         """See `bnb.Problem.evaluate`."""
@@ -104,3 +104,43 @@ class Rival:
             return
         for child in evaluation.data:
             heappush(self._open, (max(bound, child.bound), next(self._number), child.state))
+
+
+@dataclass
+class Plan:
+    """What the search has learned about itself.
+
+    Parameters
+    ----------
+    search : str
+        The one in use.
+    chances : int
+        How many the others have had.
+    gap : float
+        The gap when they had the last.
+    rivals : dict of str to Rival
+        The others, as far as they have come.
+    """
+
+    search: str
+    chances: int = 0
+    gap: float = 0.0
+    rivals: dict[str, Rival] = field(default_factory=dict)
+
+    @property
+    def rival_work(self) -> float:
+        """Operations that the others have taken."""
+        return sum(rival.work for rival in self.rivals.values())
+
+    def use_chance(self, gap: float) -> bool:
+        """Count a chance of the others, at this gap.
+
+        False if the search in use has halved its gap since the last one: then it is left alone.
+        """
+        before, self.gap = self.gap, gap
+        self.chances += 1
+        return gap >= 0.5 * before
+
+    def give_way(self, name: str) -> None:
+        """Another search is in use from now on."""
+        self.search, self.gap = name, 0.0

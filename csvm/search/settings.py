@@ -5,27 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Chance", "Settings"]
+__all__ = ["SECOND", "Chance", "Settings"]
+
+SECOND = 7e8
+"""Operations that take about a second. Workers are judged by their time, a search alone by its
+operations, so that its runs repeat."""
 
 
 class Chance(NamedTuple):
-    """When another search goes on, and when it takes over.
+    """When other searches go on, and when one takes over.
 
     Parameters
     ----------
     operations : float
-        Work of the search so far: 1e9 take about a second.
+        Work of the search so far; see `SECOND`.
     share : float
-        What the other one has to close of the gap that is left.
-    rival : str
-        The other search.
+        What another one has to close of the gap that is left.
+    rivals : tuple of str
+        The others.
     effort : float
-        What it may have worked by then, in units of the same; a node at least.
+        What each may have worked by then, in units of the same; a node at least.
     """
 
     operations: float
     share: float
-    rival: str
+    rivals: tuple[str, ...]
     effort: float
 
 
@@ -76,9 +80,10 @@ class Settings:
     local_share : float
         Work of the search for better classifiers, in units of all: a better one saves more than
         that where much is open, and where little is open it is over before.
-    local_most, local_first : float
-        The largest share, as long as better ones are found: it goes on for as long again as it took
-        to find the last one, and at first for so many operations.
+    local_per_gap, local_most, local_first : float
+        As long as better ones are found the share is so many times the gap that is left, up to the
+        second of these: where little is open little can be gained. That long is as long again as it
+        took to find the last one, and at first so many operations.
     swap_work : int
         Swaps tried around a classifier, times points.
     levels : tuple of float
@@ -94,9 +99,8 @@ class Settings:
     sharpness: float = 6.0
     round_every: int = 10
     chances: tuple[Chance, ...] = (
-        Chance(2e7, 0.5, "drop", 0.0), Chance(2e8, 0.5, "recourse", 0.0),
-        *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, name, 1.0)
-          for k in range(8) for name in ("drop", "recourse")),
+        Chance(2e7, 0.5, ("drop",), 0.0), Chance(2e8, 0.5, ("recourse",), 0.0),
+        *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, ("drop", "recourse"), 1.0) for k in range(8)),
     )
     behind: float = 0.7
     begin_with: str = "convex"
@@ -113,6 +117,7 @@ class Settings:
     rare: float = 1e-3
     decided: float = 0.9
     local_share: float = 0.1
+    local_per_gap: float = 10.0
     local_most: float = 0.5
     local_first: float = 2e9
     swap_work: int = 40_000

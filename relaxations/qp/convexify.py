@@ -139,6 +139,66 @@ def _project_counted_links(x, z, low, high, least, most, px, pz):  # type: ignor
     _project_links(x, z, sign * far, low, high, px, pz)
 
 
+@numba.njit(nogil=True, cache=True)
+def _minimise(  # type: ignore[no-untyped-def]
+    S, U, C, rho, signed, kind, low, high, paired, switch, share, cone, cone_dual, link, link_dual,
+    Y, z,
+):
+    """Minimise over the entrywise constraints: Y ≥ 0, Y_00 = 1, bounds, X_jj = x_j; in place.
+
+    An off-diagonal entry counts twice in the matrix copy, and twice in the 2x2 copy.
+    """
+    n = len(kind)
+    for i in range(n + 1):
+        for j in range(n + 1):
+            value = S[i, j] - U[i, j] - C[i, j] / rho
+            Y[i, j] = value if signed[i, j] else max(value, 0.0)
+    for j in range(1, n + 1):
+        x, c = S[0, j] - U[0, j], C[0, j] / rho
+        if kind[j - 1] == BINARY:
+            x = (S[j, j] - U[j, j] + 2.0 * x - C[j, j] / rho - 2.0 * c) / 3.0
+            Y[0, j] = Y[j, j] = min(max(x, 0.0), 1.0)
+        elif kind[j - 1] == PLAIN:
+            Y[0, j] = min(max(x - c, low[j - 1]), high[j - 1])
+    votes = np.zeros(len(share))
+    for m in range(len(paired)):
+        j, g = paired[m], switch[m]
+        square = S[j, j] - U[j, j] + cone[0, m] - cone_dual[0, m] - C[j, j] / rho
+        Y[j, j] = max(0.5 * square, 0.0)
+        x = 2.0 * (S[0, j] - U[0, j] + cone[1, m] - cone_dual[1, m] - C[0, j] / rho)
+        x = (x + link[0, m] - link_dual[0, m]) / 5.0
+        Y[0, j] = min(max(x, min(low[j - 1], 0.0)), max(high[j - 1], 0.0))
+        votes[g] += cone[2, m] - cone_dual[2, m] + link[1, m] - link_dual[1, m]
+    for j in range(1, n + 1):
+        Y[j, 0] = Y[0, j]
+    Y[0, 0] = 1.0
+    for m in range(len(paired)):
+        g = switch[m]
+        z[m] = min(max((votes[g] - share[g, 0] / rho) / share[g, 1], 0.0), 1.0)
+
+
+@numba.njit(nogil=True, cache=True)
+def _project_pairs(  # type: ignore[no-untyped-def]
+    Y, z, paired, low, high, least, most, cone, cone_dual, link, link_dual,
+):
+    """Project the copies of the 2x2 cones and of the links, and update their multipliers."""
+    m = len(paired)
+    for r in range(m):
+        j = paired[r]
+        for part, value in enumerate((Y[j, j], Y[0, j], z[r])):
+            cone_dual[part, r] += _RELAX * value + (1.0 - _RELAX) * cone[part, r]
+            cone[part, r] = cone_dual[part, r]
+        for part, value in enumerate((Y[0, j], z[r])):
+            link_dual[part, r] += _RELAX * value + (1.0 - _RELAX) * link[part, r]
+    _project_cones(cone[0], cone[1], cone[2])
+    _project_counted_links(link_dual[0], link_dual[1], low, high, least, most, link[0], link[1])
+    for r in range(m):
+        for part in range(3):
+            cone_dual[part, r] -= cone[part, r]
+        for part in range(2):
+            link_dual[part, r] -= link[part, r]
+
+
 class Convexifier:
     """ADMM on the doubly non-negative relaxation; run it as long as the bound still moves."""
 
@@ -157,11 +217,12 @@ class Convexifier:
         free = (lifted.lb < 0.0) & (lifted.kind != BINARY)
         self._signed = np.zeros((n + 1, n + 1), dtype=bool)
         self._signed[1:, 1:] = ~np.outer(~free, ~free)
-        self._binary = np.flatnonzero(lifted.kind == BINARY) + 1
         self._paired = np.flatnonzero(lifted.kind == SWITCHED) + 1
         self._plain = np.flatnonzero(lifted.kind == PLAIN) + 1
         self._switch = lifted.switch[self._paired - 1]
-        self._count = np.bincount(self._switch, minlength=len(lifted.f)).astype(float)
+        members = np.bincount(self._switch, minlength=len(lifted.f)).astype(float)
+        # Of every switch its cost, and the number of votes on its value.
+        self._share = np.column_stack([lifted.f / self._norm, np.maximum(2.0 * members, 1.0)])
         self._low = lifted.lb / lifted.scale
         self._high = lifted.ub / lifted.scale
         self._rho = 0.1
@@ -169,80 +230,55 @@ class Convexifier:
         self._S = np.zeros((n + 1, n + 1))
         self._S[0, 0] = 1.0
         self._U = np.zeros((n + 1, n + 1))
-        self._cone = [np.zeros(m) for _ in range(3)]
-        self._cone_dual = [np.zeros(m) for _ in range(3)]
-        self._link = [np.zeros(m) for _ in range(2)]
-        self._link_dual = [np.zeros(m) for _ in range(2)]
+        self._cone, self._cone_dual = np.zeros((3, m)), np.zeros((3, m))
+        self._link, self._link_dual = np.zeros((2, m)), np.zeros((2, m))
+        self._z = np.zeros(m)
         self._steps = 0
+
+    def restricted(self, lifted: Lifted, kept: np.ndarray) -> Convexifier:
+        """Go on with fewer variables, `kept` (positions) of these, from where this one is."""
+        other = Convexifier(lifted)
+        other._rho, other._steps = self._rho, self._steps
+        places = np.concatenate([[0], kept + 1])
+        change = self._norm / other._norm  # multipliers are kept in units of ρ times the norm
+        other._S = self._S[np.ix_(places, places)]
+        other._U = change * self._U[np.ix_(places, places)]
+        pairs = np.isin(self._paired, places)
+        # Contiguous, since code is compiled for that.
+        other._cone, other._cone_dual, other._link, other._link_dual = (
+            np.ascontiguousarray(part[:, pairs])
+            for part in (self._cone, change * self._cone_dual, self._link, change * self._link_dual)
+        )
+        return other
 
     def run(self, steps: int) -> None:
         """Do some ADMM steps."""
         for _ in range(steps):
-            primal, dual = self._copies(*self._main())
+            before, Y = self._S, self._main()
+            V = _RELAX * Y + (1.0 - _RELAX) * self._S + self._U
+            self._S = self._project_psd(V)
+            self._U = V - self._S
             self._steps += 1
             if self._steps % _ADAPT_EVERY == 0:
-                self._adapt(primal, dual)
+                self._adapt(Y, before)
 
-    def _main(self) -> tuple[np.ndarray, np.ndarray]:
-        """Minimise over the entrywise constraints: Y ≥ 0, Y_00 = 1, bounds, X_jj = x_j."""
-        rho, C = self._rho, self._C
-        T = self._S - self._U
-        Y = T - C / rho
-        np.maximum(Y, 0.0, out=Y, where=~self._signed)
-        j = self._paired
-        cone = [copy - dual for copy, dual in zip(self._cone, self._cone_dual, strict=True)]
-        link = [copy - dual for copy, dual in zip(self._link, self._link_dual, strict=True)]
-        Y[j, j] = np.maximum((T[j, j] + cone[0] - C[j, j] / rho) / 2.0, 0.0)
-        # An off-diagonal entry counts twice in the matrix copy, and twice in the 2x2 copy.
-        x = (2.0 * T[0, j] + 2.0 * cone[1] + link[0] - 2.0 * C[0, j] / rho) / 5.0
-        Y[0, j] = np.clip(x, np.minimum(self._low[j - 1], 0.0), np.maximum(self._high[j - 1], 0.0))
-        i = self._binary
-        x = (T[i, i] + 2.0 * T[0, i] - (C[i, i] + 2.0 * C[0, i]) / rho) / 3.0
-        Y[0, i] = Y[i, i] = np.clip(x, 0.0, 1.0)
-        p = self._plain
-        Y[0, p] = np.clip(T[0, p] - C[0, p] / rho, self._low[p - 1], self._high[p - 1])
-        Y[1:, 0] = Y[0, 1:]
-        Y[0, 0] = 1.0
-        votes = np.bincount(
-            self._switch, weights=cone[2] + link[1], minlength=len(self._count)
+    def _main(self) -> np.ndarray:
+        """One step but for the projection on Y ⪰ 0: the new Y, and the copies of single pairs."""
+        pairs = (self._cone, self._cone_dual, self._link, self._link_dual)
+        Y = np.empty_like(self._S)
+        _minimise(
+            self._S, self._U, self._C, self._rho, self._signed, self._in.kind, self._low,
+            self._high, self._paired, self._switch, self._share, *pairs, Y, self._z,
         )
-        z = (votes - self._in.f / (self._norm * rho)) / np.maximum(2.0 * self._count, 1.0)
-        return Y, np.clip(z, 0.0, 1.0)[self._switch]
-
-    def _copies(self, Y: np.ndarray, z: np.ndarray) -> tuple[float, float]:
-        """Project the copies: Y ⪰ 0 on its face, the 2x2 cones, and the links.
-
-        Returns the relative primal and dual residuals.
-        """
-        j = self._paired
-        V = _RELAX * Y + (1.0 - _RELAX) * self._S + self._U
-        S = self._project_psd(V)
-        self._U = V - S
-        dual = float(np.linalg.norm(S - self._S))
-        self._S = S
-        new = [
-            _RELAX * value + (1.0 - _RELAX) * copy + d
-            for value, copy, d in zip(
-                (Y[j, j], Y[0, j], z), self._cone, self._cone_dual, strict=True
-            )
-        ]
-        self._cone = [part.copy() for part in new]
-        _project_cones(*self._cone)
-        self._cone_dual = [v - c for v, c in zip(new, self._cone, strict=True)]
-        new = [
-            _RELAX * value + (1.0 - _RELAX) * copy + d
-            for value, copy, d in zip((Y[0, j], z), self._link, self._link_dual, strict=True)
-        ]
-        self._link = [np.empty_like(part) for part in new]
-        _project_counted_links(
-            new[0], new[1], np.clip(self._low[j - 1], -1e3, 1e3),
-            np.clip(self._high[j - 1], -1e3, 1e3), *self._in.count, *self._link,
+        j = self._paired - 1
+        _project_pairs(
+            Y, self._z, self._paired, np.clip(self._low[j], -1e3, 1e3),
+            np.clip(self._high[j], -1e3, 1e3), *self._in.count, *pairs,
         )
-        self._link_dual = [v - c for v, c in zip(new, self._link, strict=True)]
-        primal = float(np.linalg.norm(Y - S)) / max(1.0, float(np.linalg.norm(S)))
-        return primal, self._rho * dual / max(1.0, self._rho * float(np.linalg.norm(self._U)))
+        return Y
 
     def _project_psd(self, V: np.ndarray) -> np.ndarray:
+        """On the positive semidefinite matrices of the face that the equality rows leave."""
         B = self._null
         if B.size:
             W = V @ B
@@ -256,14 +292,18 @@ class Convexifier:
         part = vectors[:, ~positive]
         return np.asarray(V - (part * values[~positive]) @ part.T)
 
-    def _adapt(self, primal: float, dual: float) -> None:
+    def _adapt(self, Y: np.ndarray, before: np.ndarray) -> None:
+        """Change the step size by the relative primal and dual residuals of the last step."""
+        primal = float(np.linalg.norm(Y - self._S)) / max(1.0, float(np.linalg.norm(self._S)))
+        dual = self._rho * float(np.linalg.norm(self._S - before))
+        dual /= max(1.0, self._rho * float(np.linalg.norm(self._U)))
         up, down = _FAVOUR_DUAL
         factor = 1.5 if primal > up * dual else (1.0 / 1.5 if dual > down * primal else 1.0)
         if factor != 1.0:
             self._rho *= factor
             self._U /= factor
-            self._cone_dual = [part / factor for part in self._cone_dual]
-            self._link_dual = [part / factor for part in self._link_dual]
+            self._cone_dual /= factor
+            self._link_dual /= factor
 
     def point(self) -> np.ndarray:
         """The relaxation's x, in the problem's own units."""

@@ -137,7 +137,7 @@ class LinearWorkspace:
     ) -> Solution:
         """Solve the node with these bounds, as accurately as the search needs.
 
-        Parameters are those of `OSQPWorkspace.solve`; the basis is warm without `warm`.
+        As `Workspace.solve`; the basis is warm without `warm`.
         """
         n = self._qp.n
         most = len(self._qp.l) + 2 * n + _MOST * len(self._x)
@@ -146,26 +146,34 @@ class LinearWorkspace:
         solver = self._solver
         solver.changeColsBounds(n, np.arange(n, dtype=np.int32), lb, ub)
         best: Solution | None = None
+        before: tuple[np.ndarray, np.ndarray, float] | None = None  # the last round's answer
         iterations = 0
         for _ in range(_ROUNDS):
             solver.setOptionValue("time_limit", solver.getRunTime() + max(patience.seconds(), 1e-3))
             solver.run()
             iterations += 1
             if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+                if best is None and before is not None:
+                    bound, reduced = self._certifier.bound(*before[:2], lb, ub)
+                    best = Solution(*before[:2], bound, reduced, before[2], iterations)
                 return best or self._without(lb, ub, iterations)
             answer = solver.getSolution()
             values = np.array(answer.col_value)
             x, t = np.clip(values[:n], lb, ub), values[n:]
-            y = -np.array(answer.row_dual)[: self._m]
-            bound, reduced = self._certifier.bound(x, y, lb, ub)
             objective, terms = self._objective(x)
-            if best is None or bound > best.bound:
-                best = Solution(x, y, bound, reduced, objective, iterations)
-            if best.bound >= cutoff or objective - best.bound <= slack or patience.expired():
-                break
             missed = np.flatnonzero(terms - t > 1e-9 * (1.0 + terms))
-            if not len(missed):
-                break
+            # The program's own value says when a certificate is worth its time.
+            value = solver.getInfo().objective_function_value + self._qp.constant
+            done = value >= cutoff or objective - value <= slack or not len(missed)
+            y = -np.array(answer.row_dual)[: self._m]
+            if done or iterations == _ROUNDS or patience.expired():
+                bound, reduced = self._certifier.bound(x, y, lb, ub)
+                if best is None or bound > best.bound:
+                    best = Solution(x, y, bound, reduced, objective, iterations)
+                enough = best.bound >= cutoff or objective - best.bound <= slack
+                if enough or not len(missed) or patience.expired():
+                    break
+            before = (x, y, objective)
             z = np.where(self._z[missed] < 0, 1.0, x[self._z[missed]])
             self._touch(solver, missed, x[self._x[missed]] / np.maximum(z, 1e-9))
         assert best is not None

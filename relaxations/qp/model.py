@@ -40,14 +40,6 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.x)
 
-    def joined(self, other: Pairs) -> Pairs:
-        """These pairs, and those of `other` whose x is not among them."""
-        new = ~np.isin(other.x, self.x)
-        return Pairs(*(
-            np.concatenate([getattr(self, name), getattr(other, name)[new]])
-            for name in ("x", "z", "low", "high", "d")
-        ))
-
 
 @dataclass(frozen=True)
 class QP:
@@ -90,6 +82,11 @@ class QP:
         if sp.issparse(self.P):
             return (self.P + sp.diags(2.0 * self.square)).tocsc()
         return self.P + np.diag(2.0 * self.square)
+
+    def dense_hessian(self) -> np.ndarray:
+        """The same as an array."""
+        hessian = self.hessian()
+        return hessian if isinstance(hessian, np.ndarray) else np.asarray(hessian.toarray())
 
 
 @dataclass

@@ -60,21 +60,7 @@ class OSQPWorkspace:
         warm: tuple[np.ndarray, np.ndarray] | None = None,
         patience: Patience = FOR_EVER,
     ) -> Solution:
-        """Solve the node with these bounds, as accurately as the search needs.
-
-        Parameters
-        ----------
-        lb, ub : ndarray
-            Variable bounds of the node.
-        cutoff : float
-            Stop as soon as the certified bound reaches this.
-        slack : float
-            A certified bound this close to the objective reached is accurate enough.
-        warm : (x, y), optional
-            Where to start; y has the rows' multipliers.
-        patience : Patience
-            When it ends, come back with what there is.
-        """
+        """As `Workspace.solve`."""
         # Either end may lie beyond what OSQP takes for infinite; certificates use the true ones.
         self._low[self._m:] = np.clip(lb, -_INFINITY, _INFINITY)
         self._high[self._m:] = np.clip(ub, -_INFINITY, _INFINITY)

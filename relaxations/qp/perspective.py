@@ -19,12 +19,11 @@ import scipy.sparse as sp
 
 from ..patience import FOR_EVER, Patience
 from .certificate import Certifier
-from .linear import LinearWorkspace, suits
 from .model import QP, Solution
-from .osqp_workspace import OSQPWorkspace
 
 _CHUNK = 50
 _MAX_CHUNKS = 60
+_RAY_EVERY = 4
 _EQUALITY_WEIGHT = 100.0
 _RELAX = 1.6
 _MAX_LEVEL = 10
@@ -32,9 +31,6 @@ _WORK = 3e7
 """Multiplications between two looks at the clock."""
 _SMALL = 500
 """Blocks of this size are inverted at once."""
-_MAX_SPARSE_WORK, _MAX_DENSE = 5e8, 6000
-"""OSQP factorises without a look at the clock: above so many operations (half a second or so) a
-dense inverse is taken, which can be interrupted, if it can be stored at all."""
 
 
 @numba.njit(nogil=True, cache=True)
@@ -196,8 +192,7 @@ class PerspectiveWorkspace:
         self._row_work = float(np.sum(np.diff(self._A.indptr).astype(float) ** 2))
         work = qp.n**2 + 2 * self._A.nnz
         self._at_once = int(np.clip(_WORK / work, 1, _CHUNK))
-        hessian = qp.hessian()
-        self._hessian = np.asarray(hessian.toarray() if sp.issparse(hessian) else hessian)
+        self._hessian = qp.dense_hessian()
         self._inverses: dict[int, np.ndarray] = {}
         curvature = np.concatenate(
             [np.diag(self._hessian) * scale**2, 2.0 * pairs.d * scale[pairs.x] ** 2]
@@ -231,7 +226,7 @@ class PerspectiveWorkspace:
         warm: tuple[np.ndarray, np.ndarray] | None = None,
         patience: Patience = FOR_EVER,
     ) -> Solution:
-        """Solve the node with these bounds; arguments as in `OSQPWorkspace.solve`."""
+        """Solve the node with these bounds; as `Workspace.solve`."""
         qp = self._qp
         s, ys, r, yr = self._begin(lb, ub, warm)
         best: Solution | None = None
@@ -240,7 +235,7 @@ class PerspectiveWorkspace:
             inverse, rho = self._inverse(self._level, patience)
             before = yr.copy()
             for done in range(0, _CHUNK, self._at_once):
-                w, primal, dual = _iterate(
+                w, primal, dual = _iterate(  # type: ignore[call-arg]  # numba's types count no stars
                     min(self._at_once, _CHUNK - done), inverse, qp.q, self._A.data,
                     self._A.indices, self._A.indptr, qp.l, qp.u, rho * self._row_weight,
                     rho * self._variable_weight, lb, ub, self._single, self._switches,
@@ -248,8 +243,8 @@ class PerspectiveWorkspace:
                 )
                 if patience.expired():
                     break
-            # Multipliers of an infeasible node grow along a Farkas ray.
-            if chunk > 1 and self._certifier.infeasible(yr - before, lb, ub):
+            # Multipliers of an infeasible node grow along a Farkas ray, and its bound with them.
+            if chunk % _RAY_EVERY == 0 and self._certifier.infeasible(yr - before, lb, ub):
                 return Solution(s, yr, np.inf, np.zeros(qp.n), np.inf, chunk * _CHUNK)
             bound, reduced = self._certifier.bound(w, yr, lb, ub)
             objective = self._objective(s)
@@ -292,40 +287,6 @@ class PerspectiveWorkspace:
             self._level += 1
         elif dual > 10.0 * primal and self._level > -_MAX_LEVEL:
             self._level -= 1
-
-
-Workspace = OSQPWorkspace | PerspectiveWorkspace | LinearWorkspace
-"""Whatever solves the nodes of a search."""
-
-
-def workspace_for(qp: QP, scale: np.ndarray) -> Workspace:
-    """OSQP where there are no perspective terms and its factorisation is quick.
-
-    Separable problems with many rows are for the simplex method.
-    """
-    if suits(qp):
-        return LinearWorkspace(qp)
-    if len(qp.pairs):
-        return PerspectiveWorkspace(qp, scale)
-    if qp.n <= _MAX_DENSE and _sparse_work(qp) > _MAX_SPARSE_WORK:
-        return PerspectiveWorkspace(qp, scale)
-    return OSQPWorkspace(qp)
-
-
-def _sparse_work(qp: QP) -> float:
-    """A guess of the operations of OSQP's factorisation: as if nothing filled in after P + AᵀA.
-
-    Few long rows do no harm, since they can be eliminated last.
-    """
-    rows = np.diff(qp.A.indptr).astype(float)
-    long = rows > 10.0 * np.sqrt(qp.n)
-    work = float(np.sum(rows**2) + np.sum(long) ** 2 * qp.n)
-    if work > _MAX_SPARSE_WORK:
-        return work
-    pattern = sp.csr_matrix(qp.A[~long], copy=True)
-    pattern.data[:] = 1.0
-    columns = np.diff((abs(sp.csr_matrix(qp.P)) + pattern.T @ pattern).indptr).astype(float)
-    return work + float(np.sum(columns**2)) / 3.0
 
 
 def _gram(A: sp.csr_matrix, weight: np.ndarray) -> np.ndarray:

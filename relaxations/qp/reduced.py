@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import clarabel
 import numpy as np
 import scipy.sparse as sp
 
 from ..patience import FOR_EVER, OutOfTimeError, Patience
+from .active_set import INFEASIBLE, OPTIMAL, DualForm
 from .certificate import Certifier
 from .model import QP, Solution
 
+_FEW, _FEW_ROWS = 60, 120  # free variables, and rows with any of them, for active sets
+_ACCURATE = 1e-9  # how far the conditions of optimality may be missed, relative to their terms
+_Answer = tuple[np.ndarray, np.ndarray, bool, int]
+
 
 class ReducedSolver:
-    """Solves a QP without pairs by interior points, for incumbents and leaves.
+    """Solves a QP without pairs accurately, for incumbents and leaves.
 
     There few variables are left and accuracy counts: an incumbent must be feasible, and a leaf's
-    bound cannot be improved by branching.
+    bound cannot be improved by branching. By active sets where few variables are free and their
+    block of P is definite, else by interior points.
     """
 
     def __init__(self, qp: QP) -> None:
@@ -41,8 +50,8 @@ class ReducedSolver:
             return Solution(x, y, np.inf, nothing, np.inf, 0)
         iterations = 0
         if free.size:
-            for far in (False, True):
-                point, y, solved, steps = self._interior_point(free, x, lb, ub, far, patience)
+            for method in self._methods(free):
+                point, y, solved, steps = method(free, x, lb, ub, patience)
                 iterations += steps
                 if self._certifier.infeasible(y, lb, ub):
                     return Solution(x, y, np.inf, nothing, np.inf, iterations)
@@ -56,10 +65,48 @@ class ReducedSolver:
         objective = 0.5 * float(x @ (self._hessian @ x)) + float(qp.q @ x) + qp.constant
         return Solution(x, y, bound, reduced, objective, iterations)
 
+    def _methods(self, free: np.ndarray) -> list[Callable[..., _Answer]]:
+        """What to try, in this order."""
+        interior: list[Callable[..., _Answer]] = [self._interior_point]
+        interior += [partial(self._interior_point, far=True)]
+        return [self._active_set, *interior] if len(free) <= _FEW else interior
+
+    def _active_set(
+        self, free: np.ndarray, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, patience: Patience,
+    ) -> _Answer:
+        """As `_interior_point`; not solved where P is not definite or there are many rows."""
+        qp = self._qp
+        A = self._columns[:, free]
+        rows = np.unique(A.indices)
+        y, failed = np.zeros(len(qp.l)), (x[free], np.zeros(len(qp.l)), False, 0)
+        if len(rows) > _FEW_ROWS:
+            return failed
+        slope, block = (self._hessian @ x + qp.q)[free], self._hessian[free][:, free].toarray()
+        part = A.toarray()[rows]
+        form = DualForm.of(block, slope, part)
+        if form is None:
+            return failed
+        shift = (self._columns @ x)[rows]
+        low = np.concatenate([lb[free], qp.l[rows] - shift])
+        high = np.concatenate([ub[free], qp.u[rows] - shift])
+        multiplier = np.zeros(len(low))
+        status, point = form.solve(low, high, multiplier)
+        y[rows] = multiplier[len(free) :]
+        if status == INFEASIBLE:
+            return point, y, False, 1  # whether it is so, the certificate says
+        # Where P is nearly singular the inverse is not accurate enough for an answer.
+        value = np.concatenate([point, part @ point])
+        balance = block @ point + slope + multiplier[: len(free)] + part.T @ y[rows]
+        off = np.maximum(value - high, low - value)
+        accurate = np.all(off <= _ACCURATE * (1.0 + np.abs(value))) and np.all(
+            np.abs(balance) <= _ACCURATE * (np.abs(slope).max() + np.abs(multiplier).max())
+        )
+        return (point, y, True, 1) if status == OPTIMAL and accurate else failed
+
     def _interior_point(
-        self, free: np.ndarray, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, far: bool,
-        patience: Patience,
-    ) -> tuple[np.ndarray, np.ndarray, bool, int]:
+        self, free: np.ndarray, x: np.ndarray, lb: np.ndarray, ub: np.ndarray,
+        patience: Patience, far: bool = False,
+    ) -> _Answer:
         """Values of the free variables, row multipliers, whether it worked, and steps.
 
         With `far` lengths are measured in units of the largest bound: the solver takes problems

@@ -105,7 +105,8 @@ def _join(gram: Gram, members: ActiveSet, i: int, shift: float) -> bool:
     rest = own - np.dot(row, row)
     if rest <= _FLAT * own:
         return False
-    members.L[m, :m] = row
+    for a in range(m):  # not a slice: numba takes seconds to compile its errors
+        members.L[m, a] = row[a]
     members.L[m, m] = np.sqrt(rest)
     members.ids[m] = i
     members.place[i] = m
@@ -122,7 +123,8 @@ def _leave(members: ActiveSet, i: int) -> None:
     for a in range(first, m):
         members.ids[a] = members.ids[a + 1]
         place[members.ids[a]] = a
-        L[a, : a + 2] = L[a + 1, : a + 2]
+        for k in range(a + 2):
+            L[a, k] = L[a + 1, k]
     place[i] = -1
     members.size[0] = m
     for k in range(first, m):

@@ -30,6 +30,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from ..order import descending
+
 __all__ = ["Certificate", "Losses", "Rates", "allowed_loss", "certify", "drop_bound",
            "empty_losses", "policy_terms", "starts_of", "top_sum", "with_loss", "worst_set"]
 
@@ -310,7 +312,7 @@ def allowed_loss(loss: np.ndarray, rates: Rates, mu: np.ndarray) -> float:
                 ratio[j] = rest / weight if weight > 0.0 else -np.inf
             used = 0.0
             price = 0.0
-            for j in np.argsort(-ratio):
+            for j in descending(ratio):
                 if ratio[j] == -np.inf or (ratio[j] <= 0.0 and not exact[rate]):
                     break
                 used += weights[rate, j]
@@ -381,7 +383,7 @@ def worst_set(
     used = np.zeros(rates.budgets.size)
     marginal = linear.copy()
     chosen[:] = False
-    for j in np.argsort(-guess):
+    for j in descending(guess):
         if guess[j] <= 0.0 and not np.any(rates.exact):
             break
         if _fits(used, rates, -1, j):
@@ -532,9 +534,12 @@ def certify(
         bound = trial_ends[end]
         if bound > best:
             best = bound
-            found.loss[:] = trial
-            found.mu[:] = trial_mu
-            found.ends[:] = trial_ends
+            for e in range(2):
+                found.ends[e] = trial_ends[e]
+                for j in range(m):
+                    found.loss[e, j] = trial[e, j]
+                for rate in range(rates.budgets.size):
+                    found.mu[e, rate] = trial_mu[e, rate]
             if step > 0:
                 _store_split(M, B, scale, S)
         if step == 0:

@@ -27,6 +27,8 @@ _MEMORY = 12
 _NEGLIGIBLE = 1e-6  # share of the largest multiplier below which one is put to zero
 _SPLIT_STEPS = 3
 _ROWS = 40  # per variable, that an answer may take: any answer gives a valid bound
+_CERTIFICATE = 20.0  # operations, per pair of free anchors
+_OVERHEAD = 1e5  # of a round
 
 
 @dataclass
@@ -62,7 +64,7 @@ class DropGame:
 
     def __init__(self, solver: NodeSolver, gram: Gram, answers: Gram) -> None:
         self._solver, self._gram, self._K, self._answers = solver, gram, gram.K, answers
-        self.rounds = 0  # of all games so far
+        self.operations = 0.0  # of all games so far, in units of those of an added row
 
     def soft_start(
         self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, target: float,
@@ -87,9 +89,10 @@ class DropGame:
             _close_sum(x)
             gradient(self._gram, dual.p, x, F)
             capped, point = Dual(self._gram, dual.p, low, top), Point(x, F)
-            self._solver.maximise(
+            rows, _ = self._solver.maximise(
                 capped, point, Effort(1e-3, _ROWS * t.size, np.inf), patience=patience
             )
+            self._count(free, rows, t.size)
             policy = x.copy()
             policy[-2:] = 0.0
             found = drop_bound(self._K, dual.p, policy, dual.p - F, free, rates, S, bars, 1)
@@ -142,7 +145,6 @@ class DropGame:
         memory = np.zeros((_MEMORY, free.size), np.bool_)
         mark, stale = -np.inf, 0
         for r in range(rounds):
-            self.rounds += 1
             found = drop_bound(K, p, now.t, now.half, free, rates, S, bars, _SPLIT_STEPS)
             if best is None or found.bound > best.bound:
                 best, best_at = found, now
@@ -173,6 +175,10 @@ class DropGame:
         middle = drop_bound(K, at_middle, best_at.t, best_at.half, free, rates, S, bars, 1)
         return Played(best, middle.bound)
 
+    def _count(self, free: np.ndarray, rows: int, variables: int) -> None:
+        """One round more: an answer that took so many rows, and a certificate."""
+        self.operations += rows * float(variables) + _CERTIFICATE * free.size**2 + _OVERHEAD
+
     def _start_of_answer(self, t: np.ndarray, free: np.ndarray, u: np.ndarray) -> _Policy:
         """``x = (1 - u) t`` with the intercept's variables, and K x / 2."""
         x = t.copy()
@@ -193,10 +199,11 @@ class DropGame:
         _pose_answer(K, kernel, kernel_diag, dual.p, anchors, u, C, x.t, x.half, F)
         # A violation of tol costs about tol times the mass: a tenth of what is still missing.
         tol = min(max(0.1 * missing / max(np.abs(x.t).sum(), 1e-12), 1e-6), 1e-3)
-        self._solver.maximise(
+        rows, _ = self._solver.maximise(
             Dual(self._answers, dual.p, dual.lo, dual.hi), Point(x.t, F),
             Effort(tol, _ROWS * F.size, np.inf), patience=patience,
         )
+        self._count(free, rows, F.size)
         _read_answer(K, diag, kernel, kernel_diag, dual.p, anchors, x.t, x.half, F)
         answer = _Policy(np.empty(F.size), np.empty(F.size))
         _expand(K, x.t, x.half, anchors, u, answer.t, answer.half)
@@ -329,9 +336,9 @@ def _expand(
 ) -> None:
     """Write t = x / (1 - u) on the free anchors, x elsewhere, and K t / 2."""
     n = t.size
-    t[:] = x
-    t[n - 2:] = 0.0
-    half_t[:] = half_x
+    for i in range(n):
+        t[i] = x[i] if i < n - 2 else 0.0
+        half_t[i] = half_x[i]
     for a in range(free.size):
         j = free[a]
         if x[j] != 0.0:
@@ -400,13 +407,15 @@ def _best_pull(
         l0, q0, s0 = _rest(K, p, t, half_t, t, half_t, free, memory[s])
         l1, q1, s1 = _rest(K, p, answer, half_answer, answer, half_answer, free, memory[s])
         _, q01, _ = _rest(K, p, t, half_t, answer, half_answer, free, memory[s])
-        terms[s] = np.array((l0, q0, s0, l1, q1, s1, q01))
+        terms[s, 0], terms[s, 1], terms[s, 2], terms[s, 3] = l0, q0, s0, l1
+        terms[s, 4], terms[s, 5], terms[s, 6] = q1, s1, q01
     for k in range(7):
         pull = 0.5 ** k if k < 6 else 0.0
         keep = 1.0 - pull
         worst = np.inf
         for s in range(count):
-            l0, q0, s0, l1, q1, s1, q01 = terms[s]
+            l0, q0, s0, l1 = terms[s, 0], terms[s, 1], terms[s, 2], terms[s, 3]
+            q1, s1, q01 = terms[s, 4], terms[s, 5], terms[s, 6]
             sigma = keep * s0 + pull * s1
             value = keep * l0 + pull * l1 - keep * keep * q0 - pull * pull * q1
             value -= 2.0 * keep * pull * q01 + max(b_l * sigma, b_u * sigma)
@@ -423,7 +432,8 @@ def spread(u: np.ndarray, weights: np.ndarray, budgets: np.ndarray) -> None:
     base = np.maximum(u, 1e-9)
     factor = 1.0
     for _ in range(60):
-        u[:] = np.minimum(np.maximum(factor * base, 0.01), 0.9)
+        for j in range(u.size):
+            u[j] = min(max(factor * base[j], 0.01), 0.9)
         ratio = np.inf
         for rate in range(budgets.size):
             ratio = min(ratio, budgets[rate] / max(np.dot(weights[rate], u), 1e-12))

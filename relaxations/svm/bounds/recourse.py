@@ -49,6 +49,7 @@ from scipy.linalg import cho_factor, cho_solve
 from ...patience import Patience
 from ..dual import Dual, Effort, Point, intercept
 from ..gram import Gram
+from ..order import descending
 from ..solvers import NodeSolver
 from .drop import Rates, allowed_loss, certify, empty_losses, starts_of, with_loss
 from .game import Mixture, spread
@@ -67,6 +68,9 @@ _LAST_STEPS = 20
 _LEAST_VARIANCE = 0.02
 _LEAST_PULL = 0.1
 _ROWS = 40  # per variable, that an answer may take: any answer gives a valid bound
+_OVERHEAD = 1e6  # operations of a round
+_MOMENTS = 60.0  # per pair of free anchors
+_AT_ONCE = 16.0  # operations of a matrix product that take as long as one of an added row
 
 
 @dataclass
@@ -167,7 +171,7 @@ class RecourseGame:
         self.split = np.zeros((anchors.size, anchors.size))
         self.factor = np.random.default_rng(0).normal(size=(anchors.size, _RANK))
         self.moments_pay = True
-        self.rounds = 0  # of all games so far
+        self.operations = 0.0  # of all games so far, in units of those of an added row
 
     def soft_start(
         self, dual: Dual, free: np.ndarray, rates: Rates, target: float, patience: Patience
@@ -235,6 +239,14 @@ class _Table:
         self._KFA = self._K[np.ix_(self._free, places)]
         self._KAA = self._K[np.ix_(places, places)]
 
+    def _count(self, rows: int) -> None:
+        """One round more: an answer that took so many rows, projections and a certificate."""
+        n, m, k = float(self._is_free.size), float(self._free.size), float(self._places.size)
+        products = k**3 / 3.0 + 4.0 * m * k * (m + k) + m**3
+        self._game.operations += (
+            _OVERHEAD + (rows + 2.0 * n) * n + _MOMENTS * m**2 + products / _AT_ONCE
+        )
+
     # -- starts ---------------------------------------------------------------------------------
 
     def soft_start(self, target: float, patience: Patience) -> tuple[Policy, Mixture]:
@@ -246,14 +258,15 @@ class _Table:
             lo, hi = self._dual.lo.copy(), self._dual.hi.copy()
             lo[free], hi[free] = np.maximum(lo[free], -(2.0**k)), np.minimum(hi[free], 2.0**k)
             capped, point = Dual(self._game.gram, p, lo, hi), Point(x, F)
-            self._game.solver.maximise(
+            rows, _ = self._game.solver.maximise(
                 capped, point, Effort(1e-3, _ROWS * x.size, np.inf), patience=patience
             )
             beta = intercept(capped, point)
             u = np.maximum((F[free] - beta) * np.sign(p[free]), 0.0)
             spread(u, self._rates.weights, self._rates.budgets)
             policy = self._projected(x, self._worthwhile(x, F, beta))
-            bound = self._moment_bound(_Terms(self, policy), u, 1).bound
+            bound = self._moment_bound(_Terms.of(self, policy), u, 1).bound
+            self._count(rows)
             if bound > best:
                 best, best_policy, best_u = bound, policy, u
             if best >= target or patience.expired() or (bound < best and k > 0):
@@ -305,12 +318,11 @@ class _Table:
         order, back = self._order, self._back
         u, C = np.clip(mixture.u[order], 0.0, 1.0), mixture.C[np.ix_(order, order)]
         age = mixture.age
-        now = best_at = _Terms(self, self._inward(policy))
+        now = best_at = _Terms.of(self, self._inward(policy))
         best, z, reach = None, u, 0.5
         mark, stale = -np.inf, 0
         memory: list[_Found] = []
         for r in range(rounds):
-            self._game.rounds += 1
             found = self._certificate(now, z, r % 5 == 0)
             if best is None or found.bound > best.bound:
                 best, best_at = found, now
@@ -332,14 +344,14 @@ class _Table:
             answer = self._answer(
                 best_at.policy, u, C, reach, 1.0 + 3.0 / (1.0 + r / 5.0), patience
             )
-            pull = _best_pull(best_at, _Terms(self, answer.policy), memory)
+            other = _Terms.of(self, answer.policy)
+            pull = _best_pull(best_at, other, memory)
             reach = _next_reach(reach, pull)
             # A step that did not help is taken back: from the best, which now knows one more set.
-            policy = best_at.policy.towards(answer.policy, max(pull, _LEAST_PULL))
+            now = best_at.towards(other, max(pull, _LEAST_PULL))
             best_at.policy.ridge = answer.policy.ridge
             if r % 3 == 2:
-                policy, best_at = self._grown(policy, best_at, answer)
-            now = _Terms(self, policy)
+                now, best_at = self._grown(now, best_at, answer)
         assert best is not None
         return RecourseBound(
             best.bound, best.reduced[back], best.z[back] > 0.5, self._outward(best_at.policy),
@@ -371,9 +383,10 @@ class _Table:
         answers.K[block] = self._KFF + G * C / np.outer(kept, kept)
         answers.diag[free] = answers.K[free, free]
         narrowed, point = Dual(answers, p, lo, hi), Point(x, p - 0.5 * (answers.K @ x))
-        self._game.solver.maximise(
+        rows, _ = self._game.solver.maximise(
             narrowed, point, Effort(1e-3, _ROWS * x.size, np.inf), patience=patience
         )
+        self._count(rows)
         answers.K[block], answers.diag[free] = self._KFF, self._diag[free]
         F, beta = point.F, intercept(narrowed, point)
         t = x.copy()
@@ -447,16 +460,16 @@ class _Table:
         wanted = np.where(fill > 1.0, np.maximum(wanted, ridge * fill**2), wanted)
         return np.clip(ridge**0.7 * wanted**0.3, ridge / step, ridge * step)
 
-    def _grown(
-        self, policy: Policy, best: _Terms, answer: _Answer
-    ) -> tuple[Policy, _Terms]:
+    def _grown(self, now: _Terms, best: _Terms, answer: _Answer) -> tuple[_Terms, _Terms]:
         """Both policies with the places that the answer found worthwhile."""
-        new = np.setdiff1d(self._worthwhile(answer.x, answer.F, answer.beta), policy.places)
+        places = now.policy.places
+        new = np.setdiff1d(self._worthwhile(answer.x, answer.F, answer.beta), places)
         if not new.size:
-            return policy, best
-        ridge = np.append(policy.ridge, np.full(new.size, _RIDGE * self._unit))
-        self._set_places(np.append(policy.places, new))
-        return policy.with_places(new, ridge), _Terms(self, best.policy.with_places(new, ridge))
+            return now, best
+        ridge = np.append(now.policy.ridge, np.full(new.size, _RIDGE * self._unit))
+        self._set_places(np.append(places, new))
+        grown = (_Terms.of(self, terms.policy.with_places(new, ridge)) for terms in (now, best))
+        return next(grown), next(grown)
 
     def _repair(self, policy: Policy) -> Policy:
         """A policy near this one whose robust boxes hold for every allowed set.
@@ -592,23 +605,50 @@ class _Terms:
     rows of the free variables, those with a multiplier.
     """
 
-    def __init__(self, game: _Table, policy: Policy) -> None:
-        self.policy, self.p = policy, game._dual.p
-        t, R, free = policy.t, policy.R, game._free
-        self.active = active = np.flatnonzero(t[free])
-        self.s, self.R = t[free[active]], R[active]
-        self.half = 0.5 * (game._K @ t)
-        F = self.p - self.half
-        # K delta_j on the free variables and on the places
-        KFA = game._KFA[active]
-        self.on_free = self.s[:, None] * game._KFF[active] - self.R @ game._KFA.T
-        self.on_places = self.s[:, None] * KFA - self.R @ game._KAA
-        self.linear = self.s * self.p[free[active]] - self.R @ self.p[policy.places]
-        self.a = self.s * F[free[active]] - self.R @ F[policy.places]
+    def __init__(
+        self, game: _Table, policy: Policy, active: np.ndarray, half: np.ndarray,
+        on_free: np.ndarray, on_places: np.ndarray,
+    ) -> None:
+        self.policy, self.p, self.active, self.half = policy, game._dual.p, active, half
+        self.on_free, self.on_places = on_free, on_places
+        self._game, t, free, F = game, policy.t, game._free[active], self.p - half
+        self.s, self.R = t[free], policy.R[active]
+        self.linear = self.s * self.p[free] - self.R @ self.p[policy.places]
+        self.a = self.s * F[free] - self.R @ F[policy.places]
         self.B = self.products(self)
-        mass = np.abs(t).sum() + np.abs(R).sum()
+        mass = np.abs(t).sum() + np.abs(self.R).sum()
         largest = 1.0 + np.abs(self.p).max() + game._diag.max() * mass
-        self.value = t @ (self.p - 0.5 * self.half) - 16.0 * _EPS * t.size * mass * largest
+        self.value = t @ (self.p - 0.5 * half) - 16.0 * _EPS * t.size * mass * largest
+
+    @classmethod
+    def of(cls, game: _Table, policy: Policy) -> _Terms:
+        """Computed afresh: K t / 2, and K delta_j on the free variables and on the places."""
+        active = np.flatnonzero(policy.t[game._free])
+        s, R = policy.t[game._free[active], None], policy.R[active]
+        return cls(
+            game, policy, active, 0.5 * (game._K @ policy.t),
+            s * game._KFF[active] - R @ game._KFA.T, s * game._KFA[active] - R @ game._KAA,
+        )
+
+    def towards(self, other: _Terms, share: float) -> _Terms:
+        """Those of the policy that lies ``share`` of the way to the other's, by linearity.
+
+        Each such step adds a rounding error of its own, far less than `value` allows for.
+        """
+        active = np.union1d(self.active, other.active)
+        rows = np.searchsorted(active, self.active), np.searchsorted(active, other.active)
+
+        def mixed(mine: np.ndarray, its: np.ndarray) -> np.ndarray:
+            both = np.zeros((active.size, mine.shape[1]))
+            both[rows[0]] = (1.0 - share) * mine
+            both[rows[1]] += share * its
+            return both
+
+        return _Terms(
+            self._game, self.policy.towards(other.policy, share), active,
+            (1.0 - share) * self.half + share * other.half,
+            mixed(self.on_free, other.on_free), mixed(self.on_places, other.on_places),
+        )
 
     def products(self, other: _Terms) -> np.ndarray:
         """``delta_j'K delta_k / 4``, j active here and k there."""
@@ -713,6 +753,7 @@ def _push(
     """
     _, budgets, exact = rates
     mu = np.empty(budgets.size)
+    room = np.empty(rows.shape[1])
     for a in range(up.size):
         if starts.size == 0:
             up[a] = allowed_loss(rows[a], rates, mu)
@@ -721,16 +762,42 @@ def _push(
         up[a] = 0.0
         down[a] = 0.0
         for rate in range(budgets.size):
-            part = rows[a, starts[rate]: starts[rate + 1]]
+            part = room[: starts[rate + 1] - starts[rate]]
+            for k in range(part.size):
+                part[k] = rows[a, starts[rate] + k]
             count = min(int(budgets[rate] + 1e-9), part.size)
             if count == 0:
                 continue
-            largest = np.partition(part, part.size - count)
+            _select(part, part.size - count)
             for k in range(part.size - count, part.size):
-                up[a] += largest[k] if exact[rate] else max(largest[k], 0.0)
-            smallest = np.partition(part, count - 1)
+                up[a] += part[k] if exact[rate] else max(part[k], 0.0)
+            _select(part, count - 1)
             for k in range(count):
-                down[a] -= smallest[k] if exact[rate] else min(smallest[k], 0.0)
+                down[a] -= part[k] if exact[rate] else min(part[k], 0.0)
+
+
+@njit(nogil=True, cache=True)
+def _select(part: np.ndarray, k: int) -> None:
+    """Rearrange so that no entry before place k is larger, and none behind it smaller, than k's."""
+    left, right = 0, part.size - 1
+    while left < right:
+        pivot = part[(left + right) // 2]
+        i, j = left, right
+        while i <= j:
+            while part[i] < pivot:
+                i += 1
+            while part[j] > pivot:
+                j -= 1
+            if i <= j:
+                part[i], part[j] = part[j], part[i]
+                i += 1
+                j -= 1
+        if k <= j:
+            right = j
+        elif k >= i:
+            left = i
+        else:
+            return
 
 
 @njit(nogil=True, cache=True)
@@ -771,7 +838,7 @@ def _top_set(loss: np.ndarray, rates: Rates, chosen: np.ndarray) -> None:
     weights, budgets, exact = rates
     left = budgets + 1e-9
     chosen[:] = 0.0
-    for j in np.argsort(-loss):
+    for j in descending(loss):
         fits = True
         wanted = loss[j] > 0.0
         for rate in range(budgets.size):

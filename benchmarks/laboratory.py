@@ -1,0 +1,100 @@
+"""Work on all cores or on a cluster, each finished piece stored at once and never done again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from joblib import Parallel, delayed
+
+from bnb.processes import end_with_parent, interrupts_ignored
+from csvm.progress import Progress
+from csvm.store import Store
+
+__all__ = ["Laboratory", "Work", "laboratory"]
+
+
+class Work(Protocol):
+    """A piece of work.
+
+    Its key tells it apart by all that decides the outcome; `group` names pieces that take about
+    equally long; `run` returns JSON data with the seconds it took.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def group(self) -> Hashable: ...
+
+    def describe(self) -> dict[str, Any]: ...
+
+    def run(self) -> dict[str, Any]: ...
+
+
+@contextmanager
+def laboratory(path: Path, jobs: int = 1) -> Iterator[Laboratory]:
+    """One that keeps its results in this file and tells its progress on stderr."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Store(path) as store:
+        yield Laboratory(store, jobs, Progress(sys.stderr))
+
+
+class Laboratory:
+    """Does what is not in the store yet.
+
+    Parameters
+    ----------
+    store : Store
+    jobs : int
+        Pieces at once.
+    progress : Progress
+    """
+
+    def __init__(self, store: Store, jobs: int, progress: Progress) -> None:
+        self.store = store
+        self.jobs = jobs
+        self.progress = progress
+
+    def __call__(
+        self, step: str, work: Sequence[Work], *,
+        finished: Callable[[dict[str, Any]], bool] = lambda result: True,
+        tell: Callable[[dict[str, Any]], None] = lambda result: None,
+    ) -> list[dict[str, Any]]:
+        """Results, in the order of the work.
+
+        Parameters
+        ----------
+        step : str
+            What to call the work in the progress line.
+        work : sequence of Work
+        finished : callable
+            Whether a stored result stands; otherwise the work is done again.
+        tell : callable
+            Called with each new result.
+        """
+        pieces = {piece.key: piece for piece in work}
+        done = {
+            key: self.store[key] for key in pieces
+            if key in self.store and finished(self.store[key])
+        }
+        known = [(pieces[key].group, result["seconds"]) for key, result in done.items()]
+        left = [piece for key, piece in pieces.items() if key not in done]
+        # One piece per batch: a batch would be lost as a whole when the run is killed.
+        parallel = Parallel(n_jobs=self.jobs, batch_size=1, return_as="generator_unordered")
+        with self.progress.step(step, known, [piece.group for piece in left], self.jobs) as advance:
+            with interrupts_ignored():
+                results = parallel(delayed(_run)(piece) for piece in left)
+            for key, result in results:
+                self.store.add(key, pieces[key].describe(), result)
+                tell(result)
+                advance(pieces[key].group, result["seconds"])
+        return [self.store[piece.key] for piece in work]
+
+
+def _run(piece: Work) -> tuple[str, dict[str, Any]]:
+    end_with_parent()
+    return piece.key, piece.run()

@@ -1,0 +1,97 @@
+"""Processes of this machine as an executor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import contextmanager
+from functools import cache
+from multiprocessing import parent_process
+from typing import Any
+
+from loky import ProcessPoolExecutor
+
+
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Processes started here leave Ctrl-C, which reaches all of a terminal's, to this one.
+
+    They would otherwise die with a page of tracebacks each.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _begin(parent: int) -> None:
+    """What a process does first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with(parent)
+
+
+@cache
+def end_with_parent() -> None:
+    """Let this process, if Python has started it for another one, not outlive that."""
+    if parent_process() is not None:
+        _end_with(os.getppid())
+
+
+def _end_with(parent: int) -> None:
+    """A parent that was killed cannot end its children, and loky's would wait for ever."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class Processes(Executor):
+    """So many processes, each in a pool of its own: one that dies does not take the others along.
+
+    Parameters
+    ----------
+    count : int
+    """
+
+    def __init__(self, count: int) -> None:
+        self._pools: list[ProcessPoolExecutor | None] = [None] * count
+        self._pending = [0] * count
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Let the process with least to do call the function."""
+        place = min(range(len(self._pools)), key=self._pending.__getitem__)
+        future = self._call(place, fn, *args, **kwargs)
+        self._pending[place] += 1
+        future.add_done_callback(lambda _: self._done(place))
+        return future
+
+    def _call(self, place: int, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
+        pool = self._pools[place]
+        if pool is not None:
+            try:
+                return pool.submit(fn, *args, **kwargs)
+            except BrokenExecutor:
+                pool.shutdown(wait=False)
+        pool = ProcessPoolExecutor(max_workers=1, initializer=_begin, initargs=(os.getpid(),))
+        self._pools[place] = pool
+        with interrupts_ignored():  # the process starts with the first call
+            return pool.submit(fn, *args, **kwargs)
+
+    def _done(self, place: int) -> None:
+        self._pending[place] -= 1
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes, whatever they are at: to let them leave by themselves takes longer."""
+        for pool in filter(None, self._pools):
+            pool.shutdown(wait=wait, kill_workers=True)
