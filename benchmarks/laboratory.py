@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from joblib import Parallel, delayed
+from joblib import delayed
 
-from bnb.processes import end_with_parent, interrupts_ignored
+from bnb.processes import interrupts_ignored
+from csvm.jobs import parallel
 from csvm.progress import Progress
 from csvm.store import Store
 
@@ -84,10 +85,10 @@ class Laboratory:
         known = [(pieces[key].group, result["seconds"]) for key, result in done.items()]
         left = [piece for key, piece in pieces.items() if key not in done]
         # One piece per batch: a batch would be lost as a whole when the run is killed.
-        parallel = Parallel(n_jobs=self.jobs, batch_size=1, return_as="generator_unordered")
+        runner = parallel(self.jobs, batch_size=1, return_as="generator_unordered")
         with self.progress.step(step, known, [piece.group for piece in left], self.jobs) as advance:
             with interrupts_ignored():
-                results = parallel(delayed(_run)(piece) for piece in left)
+                results = runner(delayed(_run)(piece) for piece in left)
             for key, result in results:
                 self.store.add(key, pieces[key].describe(), result)
                 tell(result)
@@ -96,5 +97,4 @@ class Laboratory:
 
 
 def _run(piece: Work) -> tuple[str, dict[str, Any]]:
-    end_with_parent()
     return piece.key, piece.run()

@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
-from functools import cache
-from multiprocessing import parent_process
 from typing import Any
 
 from loky import ProcessPoolExecutor
+
+_ENVIRONMENT = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"}
+"""loky takes a process that has grown by 300 MB for one that leaks, and replaces it; a search grows
+with its tree, and `memory_limit` is what bounds it."""
 
 
 @contextmanager
@@ -32,21 +34,12 @@ def interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-def _begin(parent: int) -> None:
-    """What a process does first."""
+def begin(parent: int) -> None:
+    """What a process does first: leave Ctrl-C to its parent, and end when that is gone.
+
+    A parent that was killed cannot end its children, and loky's would wait for minutes.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with(parent)
-
-
-@cache
-def end_with_parent() -> None:
-    """Let this process, if Python has started it for another one, not outlive that."""
-    if parent_process() is not None:
-        _end_with(os.getppid())
-
-
-def _end_with(parent: int) -> None:
-    """A parent that was killed cannot end its children, and loky's would wait for ever."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -83,7 +76,9 @@ class Processes(Executor):
                 return pool.submit(fn, *args, **kwargs)
             except BrokenExecutor:
                 pool.shutdown(wait=False)
-        pool = ProcessPoolExecutor(max_workers=1, initializer=_begin, initargs=(os.getpid(),))
+        pool = ProcessPoolExecutor(
+            max_workers=1, initializer=begin, initargs=(os.getpid(),), env=_ENVIRONMENT
+        )
         self._pools[place] = pool
         with interrupts_ignored():  # the process starts with the first call
             return pool.submit(fn, *args, **kwargs)

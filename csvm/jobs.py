@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process
 from typing import Any
 
-from joblib import effective_n_jobs, parallel_config
+from joblib import Parallel, effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
 
-__all__ = ["cluster", "workers"]
+from bnb.processes import begin
+
+__all__ = ["cluster", "parallel", "workers"]
 
 
 def workers(n_jobs: int | None) -> dict[str, Any]:
@@ -27,6 +30,14 @@ def workers(n_jobs: int | None) -> dict[str, Any]:
         jobs = min(jobs, n_jobs) if n_jobs is not None and n_jobs > 0 else jobs
         return {"workers": jobs, "executor": backend.client.get_executor()}
     return {"workers": jobs}
+
+
+def parallel(n_jobs: int, **options: Any) -> Parallel:
+    """Joblib's runner on the cluster in use, or on processes that end with this one."""
+    backend, _ = get_active_backend()
+    if not hasattr(backend, "client"):
+        options |= {"backend": "loky", "initializer": begin, "initargs": (os.getpid(),)}
+    return Parallel(n_jobs=n_jobs, **options)
 
 
 @contextmanager

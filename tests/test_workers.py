@@ -50,6 +50,17 @@ class Slow(Blind):
         return super().evaluate(state, goal)
 
 
+class Large(Slow):
+    """A process that searches it soon has far more memory than at first."""
+
+    memory = None
+
+    def evaluate(self, state, goal):
+        if self.memory is None:
+            self.memory = np.ones(50_000_000)
+        return super().evaluate(state, goal)
+
+
 def all_nodes(problem):
     return 2 ** (problem.depth + 1) - 1
 
@@ -448,10 +459,11 @@ def children():
     ]
 
 
-def test_processes(monkeypatch):
+@pytest.mark.parametrize("kind", [Slow, Large])
+def test_processes(kind, monkeypatch):
     at_once(monkeypatch)
     before = children()
-    problem = Slow(8)
+    problem = kind(10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = bnb.solve(problem, branching="first", gap=0.0, workers=2)
