@@ -12,7 +12,6 @@ from relaxations.patience import FOR_EVER
 from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.bounds.game import Mixture
 from relaxations.svm.bounds.recourse import Policy, RecourseGame
-from relaxations.svm.gram import dense
 from relaxations.svm.solvers import SMOSolver
 
 ROUNDS = 6
@@ -35,8 +34,7 @@ class Node:
             self.rates = Rates(weights, left, exact)
             self.dual = data.dual(status >= 0)
             self.variables = data.anchors(self.free)
-            scratch = dense(data.gram.K.copy())
-            self.game = RecourseGame(SMOSolver(), data.gram, scratch, data.anchors())
+            self.game = RecourseGame(SMOSolver(), data.gram, data.anchors())
             self.place = self.dual, self.variables, self.rates
 
     def silly_start(self):
@@ -47,7 +45,6 @@ class Node:
         policy = Policy(
             rng.normal(size=n) * 10.0 ** rng.uniform(-3, 3), self.variables, places,
             rng.normal(size=(m, places.size)) * 10.0 ** rng.uniform(-3, 3),
-            10.0 ** rng.uniform(-6, 6, places.size),
         )
         u = rng.uniform(size=m)
         return policy, Mixture(u, np.diag(u * (1.0 - u)), 3)

@@ -27,15 +27,8 @@ in v and hence below its tangent at z.  This is the dual of a semidefinite relax
 and the covariance of V; coordinate steps on the latter find Delta.
 
 **The game.**  The least value over V is concave in (t, R), so the policy is played against a
-mixture of sets with frequencies u and covariance C.  In the mean policy x = t - sum_j u_j delta_j
-the answer with R_j = t_j rho_j is one more node dual, in which the free anchors' kernel is
-K_jk + G_jk C_jk / ((1 - u_j)(1 - u_k)), G_jk the inner product of the residuals of phi_j and phi_k
-after projection on A, and the boxes of A are narrower by what the recourse may need.
-
-**The directions.**  If what a place a may need is measured by its deviation over the mixture, the
-best rho_j are ridge projections of phi_j on the affine hull of A.  A place whose narrowed box binds
-at price lambda_a, with need s_a and variance v_a, has the ridge 2 lambda_a s_a / v_a; the ridges
-follow these values from round to round.
+mixture of sets with frequencies u and covariance C: a few steps towards the best answer
+(`relaxations.svm.bounds.splitting`), then as far that way as the last sets allow.
 """
 
 from __future__ import annotations
@@ -53,14 +46,16 @@ from ..order import descending
 from ..solvers import NodeSolver
 from .drop import Rates, allowed_loss, certify, empty_losses, starts_of, with_loss
 from .game import Mixture, spread
+from .robust import largest_sums
+from .splitting import Prices, Splitting
 
 __all__ = ["Policy", "RecourseBound", "RecourseGame"]
 
 _EPS = np.finfo(np.float64).eps
-_MAX_FREQUENCY = 0.98
-_FULL = 0.8  # share of a box beyond which recourse to it is made dearer whatever its price
 _NEAR = 0.25  # points whose margin is off by less than this are worth being places
-_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 0.3, 1e-3, 1e4  # in units of the anchors' mean diagonal
+_RIDGE = 0.3  # of the first policies' projections, in units of the anchors' mean diagonal
+_STEPS = 3  # towards an answer: the mixture changes in between
+_GROW = 15  # rounds after which more places and anchors may take part
 _RANK = 12  # columns of the factor of the moment bound's covariance
 _MEMORY = 8
 _SPLIT_STEPS = 3
@@ -87,15 +82,15 @@ class Policy:
         Variables that take over.
     R : ndarray (m, k)
         What each place takes over of each free variable; rows sum to t[free].
-    ridge : ndarray (k,)
-        How dear the places are, in units of the kernel's diagonal.
+    prices : Prices, optional
+        Of the answer that it comes from; see `relaxations.svm.bounds.splitting`.
     """
 
     t: np.ndarray
     free: np.ndarray
     places: np.ndarray
     R: np.ndarray
-    ridge: np.ndarray
+    prices: Prices | None = None
 
     def decided(self, enforced: np.ndarray, given_up: np.ndarray) -> Policy:
         """The same policy once some free variables (masks over ``free``) are decided.
@@ -106,19 +101,19 @@ class Policy:
         t[self.free[given_up]] = 0.0
         t[self.places] += self.R[given_up].sum(axis=0)
         left = ~(enforced | given_up)
-        return Policy(t, self.free[left], self.places, self.R[left], self.ridge)
+        return Policy(t, self.free[left], self.places, self.R[left], self.prices)
 
     def towards(self, other: Policy, share: float) -> Policy:
         """The policy that lies ``share`` of the way to the other, which has the same places."""
         return Policy(
             self.t + share * (other.t - self.t), self.free, self.places,
-            self.R + share * (other.R - self.R), other.ridge,
+            self.R + share * (other.R - self.R), other.prices,
         )
 
-    def with_places(self, extra: np.ndarray, ridge: np.ndarray) -> Policy:
-        """The same policy with more places to go, and the ridges of all of them."""
+    def with_places(self, extra: np.ndarray) -> Policy:
+        """The same policy with more places to go."""
         R = np.hstack([self.R, np.zeros((self.free.size, extra.size))])
-        return Policy(self.t, self.free, np.append(self.places, extra), R, ridge)
+        return Policy(self.t, self.free, np.append(self.places, extra), R, self.prices)
 
 
 @dataclass
@@ -151,20 +146,15 @@ class RecourseGame:
     Parameters
     ----------
     solver : NodeSolver
-        Solves the answers' duals.
+        Solves the soft margins that a first policy comes from.
     gram : Gram
         Dense kernel matrix.
-    answers : Gram
-        A copy of it for the answers' kernels: the block of the free anchors changes, and is put
-        back.
     anchors : ndarray of int (M,)
         Variables that are free in some node.
     """
 
-    def __init__(
-        self, solver: NodeSolver, gram: Gram, answers: Gram, anchors: np.ndarray
-    ) -> None:
-        self.solver, self.gram, self.answers = solver, gram, answers
+    def __init__(self, solver: NodeSolver, gram: Gram, anchors: np.ndarray) -> None:
+        self.solver, self.gram = solver, gram
         self.row = np.full(gram.diag.size, -1)
         self.row[anchors] = np.arange(anchors.size)
         # Both certificates go on from where they were, also in other nodes.
@@ -239,10 +229,10 @@ class _Table:
         self._KFA = self._K[np.ix_(self._free, places)]
         self._KAA = self._K[np.ix_(places, places)]
 
-    def _count(self, rows: int) -> None:
-        """One round more: an answer that took so many rows, projections and a certificate."""
+    def _count(self, rows: int, products: float) -> None:
+        """One round more: so many rows added, operations of matrix products, and a certificate."""
         n, m, k = float(self._is_free.size), float(self._free.size), float(self._places.size)
-        products = k**3 / 3.0 + 4.0 * m * k * (m + k) + m**3
+        products += 2.0 * m * k * (m + k) + m**3
         self._game.operations += (
             _OVERHEAD + (rows + 2.0 * n) * n + _MOMENTS * m**2 + products / _AT_ONCE
         )
@@ -266,7 +256,7 @@ class _Table:
             spread(u, self._rates.weights, self._rates.budgets)
             policy = self._projected(x, self._worthwhile(x, F, beta))
             bound = self._moment_bound(_Terms.of(self, policy), u, 1).bound
-            self._count(rows)
+            self._count(rows, float(policy.places.size) ** 3)
             if bound > best:
                 best, best_policy, best_u = bound, policy, u
             if best >= target or patience.expired() or (bound < best and k > 0):
@@ -276,20 +266,34 @@ class _Table:
         return self._outward(best_policy), Mixture(u, np.diag(u * (1.0 - u)), 3)
 
     def _worthwhile(self, x: np.ndarray, F: np.ndarray, beta: float) -> np.ndarray:
-        """Variables that can take something over at little or no price; all if there are none."""
+        """Variables that can take something over at little or no price, or are not where they ought
+        to be; all if there are none.
+        """
         lo, hi = self._dual.lo, self._dual.hi
         usable = ~self._is_free & (lo < hi)
-        cheap = (np.abs(F - beta) < _NEAR) | ((x > lo + 1e-9) & (x < hi - 1e-9))
+        excess = F - beta
+        cheap = (np.abs(excess) < _NEAR) | ((x > lo + 1e-9) & (x < hi - 1e-9))
+        cheap |= np.where(excess > 0.0, x < hi - 1e-9, x > lo + 1e-9)
         return np.flatnonzero(usable & cheap if (usable & cheap).any() else usable)
 
     def _projected(self, t: np.ndarray, places: np.ndarray) -> Policy:
         """A policy with these multipliers, whose recourse follows projections on the places."""
         self._set_places(places)
-        ridge = np.full(places.size, _RIDGE * self._unit)
         R = np.zeros((self._free.size, places.size))
         if places.size:
-            R = t[self._free, None] * self._project(ridge)[0]
-        return self._repair(Policy(t.copy(), self._free, places, R, ridge))
+            R = t[self._free, None] * self._directions()
+        return self._repair(Policy(t.copy(), self._free, places, R))
+
+    def _directions(self) -> np.ndarray:
+        """Ridge projections of the free variables on the affine hull of the places."""
+        k = self._places.size
+        factor = cho_factor(
+            self._KAA + np.diag(np.full(k, _RIDGE * self._unit)), lower=True, check_finite=False
+        )
+        right = np.vstack([self._KFA, np.ones(k)]).T
+        solved = cho_solve(factor, right, check_finite=False).T
+        level, rho = solved[-1], solved[:-1]
+        return rho + ((1.0 - rho.sum(axis=1)) / level.sum())[:, None] * level
 
     def _inward(self, policy: Policy) -> Policy:
         """A policy from outside: rows in the game's order, usable places, and made feasible."""
@@ -300,13 +304,13 @@ class _Table:
         R = np.vstack([policy.R, np.zeros((1, places.size))])[row[self._free]][:, usable]
         self._set_places(places[usable])
         return self._repair(
-            Policy(policy.t.copy(), self._free, places[usable], R, policy.ridge[usable])
+            Policy(policy.t.copy(), self._free, places[usable], R, policy.prices)
         )
 
     def _outward(self, policy: Policy) -> Policy:
         """The policy with the rows in the caller's order."""
         back = self._back
-        return Policy(policy.t, self._free[back], policy.places, policy.R[back], policy.ridge)
+        return Policy(policy.t, self._free[back], policy.places, policy.R[back], policy.prices)
 
     # -- the game -------------------------------------------------------------------------------
 
@@ -319,9 +323,10 @@ class _Table:
         u, C = np.clip(mixture.u[order], 0.0, 1.0), mixture.C[np.ix_(order, order)]
         age = mixture.age
         now = best_at = _Terms.of(self, self._inward(policy))
-        best, z, reach = None, u, 0.5
+        best, z = None, u
         mark, stale = -np.inf, 0
         memory: list[_Found] = []
+        answers: _Answers | None = None
         for r in range(rounds):
             found = self._certificate(now, z, r % 5 == 0)
             if best is None or found.bound > best.bound:
@@ -341,98 +346,37 @@ class _Table:
             u, C = _mixed(u, C, found, 2.0 / (age + 4.0))
             age += 1
             memory = [*memory[1 - _MEMORY:], found]
-            answer = self._answer(
-                best_at.policy, u, C, reach, 1.0 + 3.0 / (1.0 + r / 5.0), patience
-            )
-            other = _Terms.of(self, answer.policy)
+            if answers is None or r % _GROW == 0:
+                best_at = self._grown(best_at, u)
+                answers = _Answers(self, best_at.policy, u)
+            other = _Terms.of(self, self._repair(answers.answer(u, C)))
             pull = _best_pull(best_at, other, memory)
-            reach = _next_reach(reach, pull)
             # A step that did not help is taken back: from the best, which now knows one more set.
             now = best_at.towards(other, max(pull, _LEAST_PULL))
-            best_at.policy.ridge = answer.policy.ridge
-            if r % 3 == 2:
-                now, best_at = self._grown(now, best_at, answer)
+        if answers is not None:
+            best_at.policy.prices = answers.splitting.prices.compact()
         assert best is not None
         return RecourseBound(
             best.bound, best.reduced[back], best.z[back] > 0.5, self._outward(best_at.policy),
             Mixture(u[back], C[np.ix_(back, back)], age),
         )
 
-    def _answer(
-        self, last: Policy, u: np.ndarray, C: np.ndarray, reach: float, step: float,
-        patience: Patience,
-    ) -> _Answer:
-        """The best policy against the mixture that is not much larger than the last one.
+    def _mean(self, policy: Policy, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Mean multipliers against the frequencies, their gradient and intercept."""
+        x = policy.t.copy()
+        x[self._free] *= 1.0 - u
+        x[policy.places] += u @ policy.R
+        point = Point(x, self._dual.p - 0.5 * (self._K @ x))
+        return x, point.F, intercept(self._dual, point)
 
-        The boxes of the places are narrowed by what the last multipliers need with the new
-        directions, so the answer must stay near; what is still violated is mended.
-        """
-        free, places, p = self._free, last.places, self._dual.p
-        kept = 1.0 - np.minimum(u, _MAX_FREQUENCY)
-        rho, G = self._project(last.ridge)
-        size = np.abs(last.t[free])
-        typical = size.sum() / max(np.count_nonzero(size > 1e-9 * size.max()), 1)
-        cap = ((1.0 + reach) * size + reach * typical) * kept
-        lo, hi = self._dual.lo.copy(), self._dual.hi.copy()
-        lo[free], hi[free] = np.maximum(lo[free], -cap), np.minimum(hi[free], cap)
-        x = last.t.copy()
-        x[free] *= kept
-        x[places] += u @ last.R
-        self._reserve(last.t[free, None] * rho, u, lo, hi, x)
-        answers, block = self._game.answers, np.ix_(free, free)
-        answers.K[block] = self._KFF + G * C / np.outer(kept, kept)
-        answers.diag[free] = answers.K[free, free]
-        narrowed, point = Dual(answers, p, lo, hi), Point(x, p - 0.5 * (answers.K @ x))
-        rows, _ = self._game.solver.maximise(
-            narrowed, point, Effort(1e-3, _ROWS * x.size, np.inf), patience=patience
-        )
-        self._count(rows)
-        answers.K[block], answers.diag[free] = self._KFF, self._diag[free]
-        F, beta = point.F, intercept(narrowed, point)
-        t = x.copy()
-        t[free] /= kept
-        R = t[free, None] * rho
-        t[places] -= u @ R
-        ridge = self._next_ridge(last.ridge, R, u, C, (F - beta)[places], lo[places] >= x[places],
-                                 hi[places] <= x[places], step)
-        return _Answer(self._repair(Policy(t, free, places, R, ridge)), x, F, beta)
-
-    def _reserve(
-        self, R: np.ndarray, u: np.ndarray, lo: np.ndarray, hi: np.ndarray, x: np.ndarray
-    ) -> None:
-        """Narrow the boxes of the places by what R needs, as far as x can be kept in them."""
-        places = self._places
-        below, above = self._needs(R, u)
-        share = np.minimum(1.0, 0.9 * (hi - lo)[places] / np.maximum(below + above, 1e-300))
-        for part in (1.0, 0.5, 0.25, 0.0):
-            low, high, start = lo.copy(), hi.copy(), x.copy()
-            low[places] += part * share * below
-            high[places] -= part * share * above
-            if _balance(start, low, high, self._is_free) or part == 0.0:
-                lo[:], hi[:], x[:] = low, high, start
-                return
-
-    def _project(self, ridge: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ridge projections rho on the affine hull of the places, and the residuals' products.
-
-        The latter count the ridge, which stands for the price of room in the boxes.
-        """
-        factor = cho_factor(self._KAA + np.diag(ridge), lower=True, check_finite=False)
-        right = np.vstack([self._KFA, np.ones(ridge.size)]).T
-        solved = cho_solve(factor, right, check_finite=False).T
-        e, rho = solved[-1], solved[:-1]
-        extra = (1.0 - rho.sum(axis=1)) / e.sum()
-        rho = rho + extra[:, None] * e
-        # K_AA with the ridge times rho_k is K_Ak + extra_k, and rho_j sums to one: of the products
-        # rho_j'K_AA rho_k and -rho_j'K_Ak only extra_k is left.
-        residuals = self._KFF - self._KFA @ rho.T + extra
-        return rho, 0.5 * (residuals + residuals.T)
-
-    def _needs(self, R: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How far sets may push each place below and above its mean."""
-        up, down = self._pushes(R)
-        mean = u @ R
-        return np.maximum(down + mean, 0.0), np.maximum(up - mean, 0.0)
+    def _grown(self, terms: _Terms, u: np.ndarray) -> _Terms:
+        """The same policy with all the places that are worthwhile now."""
+        places = terms.policy.places
+        new = np.setdiff1d(self._worthwhile(*self._mean(terms.policy, u)), places)
+        if not new.size:
+            return terms
+        self._set_places(np.append(places, new))
+        return _Terms.of(self, terms.policy.with_places(new))
 
     def _pushes(self, R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Upper bounds on the sums of R over any set, and on their negatives, for each place."""
@@ -441,35 +385,10 @@ class _Table:
         used = with_loss(idle, rates, short)
         weights, columns = np.ascontiguousarray(rates.weights[:, used]), R[used].T.copy()
         up, down = np.empty(R.shape[1]), np.empty(R.shape[1])
-        _push(columns, Rates(weights, rates.budgets, short), starts_of(weights), up, down)
+        short_rates, starts = Rates(weights, rates.budgets, short), starts_of(weights)
+        largest_sums(columns, short_rates, starts, up)
+        largest_sums(-columns, short_rates, starts, down)
         return up, down
-
-    def _next_ridge(
-        self, ridge: np.ndarray, R: np.ndarray, u: np.ndarray, C: np.ndarray, price: np.ndarray,
-        at_lo: np.ndarray, at_hi: np.ndarray, step: float,
-    ) -> np.ndarray:
-        """Ridges a little nearer to what the prices of the boxes ask for."""
-        places = self._places
-        below, above = self._needs(R, u)
-        cost = np.where(at_hi, np.maximum(price, 0.0) * above, 0.0)
-        cost += np.where(at_lo, np.maximum(-price, 0.0) * below, 0.0)
-        variance = np.einsum("ja,ja->a", C @ R, R)
-        wanted = np.clip(2.0 * cost / np.maximum(variance, 1e-300),
-                         _LEAST_RIDGE * self._unit, _MOST_RIDGE * self._unit)
-        fill = (below + above) / (self._dual.hi - self._dual.lo)[places] / _FULL
-        wanted = np.where(fill > 1.0, np.maximum(wanted, ridge * fill**2), wanted)
-        return np.clip(ridge**0.7 * wanted**0.3, ridge / step, ridge * step)
-
-    def _grown(self, now: _Terms, best: _Terms, answer: _Answer) -> tuple[_Terms, _Terms]:
-        """Both policies with the places that the answer found worthwhile."""
-        places = now.policy.places
-        new = np.setdiff1d(self._worthwhile(answer.x, answer.F, answer.beta), places)
-        if not new.size:
-            return now, best
-        ridge = np.append(now.policy.ridge, np.full(new.size, _RIDGE * self._unit))
-        self._set_places(np.append(places, new))
-        grown = (_Terms.of(self, terms.policy.with_places(new, ridge)) for terms in (now, best))
-        return next(grown), next(grown)
 
     def _repair(self, policy: Policy) -> Policy:
         """A policy near this one whose robust boxes hold for every allowed set.
@@ -494,7 +413,7 @@ class _Table:
             if not bad.any() and np.abs(missing).max() <= 1e-12 * np.abs(t[free]).max():
                 break
             R += missing[:, None] * (room / room.sum())
-        return self._scaled_down(Policy(t, free, places, R, policy.ridge))
+        return self._scaled_down(Policy(t, free, places, R, policy.prices))
 
     def _scaled_down(self, policy: Policy) -> Policy:
         """The policy times the first of a row of factors that makes it feasible."""
@@ -510,9 +429,9 @@ class _Table:
             low[places] += factor * down
             high[places] -= factor * up
             if _balance(t, low, high, self._is_free):
-                return Policy(t, free, places, factor * R, policy.ridge)
+                return Policy(t, free, places, factor * R, policy.prices)
             factor *= 0.7
-        return Policy(np.zeros(t.size), free, places, np.zeros(R.shape), policy.ridge)
+        return Policy(np.zeros(t.size), free, places, np.zeros(R.shape), policy.prices)
 
     # -- certificates ---------------------------------------------------------------------------
 
@@ -578,14 +497,36 @@ class _Table:
         return _Found(bound, reduced, z, np.zeros((m, m)))
 
 
-@dataclass
-class _Answer:
-    """An answer to a mixture: its policy, its mean x, the gradient there and the intercept."""
+class _Answers:
+    """Answers of a game's policy, in the free variables that have something to say.
 
-    policy: Policy
-    x: np.ndarray
-    F: np.ndarray
-    beta: float
+    Those without a multiplier whose margin is met in the mean stay without.
+    """
+
+    def __init__(self, table: _Table, policy: Policy, u: np.ndarray) -> None:
+        self._table, self._policy = table, policy
+        _, F, beta = table._mean(policy, u)
+        free, p = table._free, table._dual.p
+        wanted = (policy.t[free] != 0.0) | ((F[free] - beta) * p[free] > 0.0)
+        self._rows = rows = np.flatnonzero(wanted if wanted.any() else ~wanted)
+        weights = np.ascontiguousarray(table._rates.weights[:, rows])
+        self.splitting = Splitting(
+            table._dual, policy.places, free[rows], policy.t, policy.R[rows], u[rows],
+            Rates(weights, table._rates.budgets, table._rates.exact), policy.prices,
+        )
+        m, k = float(rows.size), float(policy.places.size)
+        self._first_work = 9.0 * k**3
+        self._work = 9.0 * m**3 + _STEPS * m * k * (4.0 * m + 2.0 * k + 200.0)
+
+    def answer(self, u: np.ndarray, C: np.ndarray) -> Policy:
+        """A policy that answers the mixture, not yet feasible."""
+        rows, last = self._rows, self._policy
+        t, R = self.splitting.answer(u[rows], C[np.ix_(rows, rows)], _STEPS)
+        self._table._count(0, self._first_work + self._work)
+        self._first_work = 0.0
+        everywhere = np.zeros((last.free.size, last.places.size))
+        everywhere[rows] = R
+        return Policy(t, last.free, last.places, everywhere, last.prices)
 
 
 @dataclass
@@ -689,13 +630,6 @@ def _best_pull(first: _Terms, second: _Terms, memory: list[_Found]) -> float:
     return float(shares[np.argmax(worst)])
 
 
-def _next_reach(reach: float, pull: float) -> float:
-    """How much larger than the last policy the next answer may be."""
-    if pull >= 0.5:
-        return min(1.5 * reach, 4.0)
-    return max(0.7 * reach, 0.02) if pull < 0.2 else reach
-
-
 def _mixed(
     u: np.ndarray, C: np.ndarray, found: _Found, share: float
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -741,63 +675,6 @@ def _dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:
             continue
         return delta + lift * scale**2
     return np.abs(B).sum(axis=1)  # diagonally dominant
-
-
-@njit(nogil=True, cache=True)
-def _push(
-    rows: np.ndarray, rates: Rates, starts: np.ndarray, up: np.ndarray, down: np.ndarray
-) -> None:
-    """Write, for each row, upper bounds on its sum over any allowed set and on the negative of it.
-
-    Sharp where every anchor counts one in a single rate (``starts``).
-    """
-    _, budgets, exact = rates
-    mu = np.empty(budgets.size)
-    room = np.empty(rows.shape[1])
-    for a in range(up.size):
-        if starts.size == 0:
-            up[a] = allowed_loss(rows[a], rates, mu)
-            down[a] = allowed_loss(-rows[a], rates, mu)
-            continue
-        up[a] = 0.0
-        down[a] = 0.0
-        for rate in range(budgets.size):
-            part = room[: starts[rate + 1] - starts[rate]]
-            for k in range(part.size):
-                part[k] = rows[a, starts[rate] + k]
-            count = min(int(budgets[rate] + 1e-9), part.size)
-            if count == 0:
-                continue
-            _select(part, part.size - count)
-            for k in range(part.size - count, part.size):
-                up[a] += part[k] if exact[rate] else max(part[k], 0.0)
-            _select(part, count - 1)
-            for k in range(count):
-                down[a] -= part[k] if exact[rate] else min(part[k], 0.0)
-
-
-@njit(nogil=True, cache=True)
-def _select(part: np.ndarray, k: int) -> None:
-    """Rearrange so that no entry before place k is larger, and none behind it smaller, than k's."""
-    left, right = 0, part.size - 1
-    while left < right:
-        pivot = part[(left + right) // 2]
-        i, j = left, right
-        while i <= j:
-            while part[i] < pivot:
-                i += 1
-            while part[j] > pivot:
-                j -= 1
-            if i <= j:
-                part[i], part[j] = part[j], part[i]
-                i += 1
-                j -= 1
-        if k <= j:
-            right = j
-        elif k >= i:
-            left = i
-        else:
-            return
 
 
 @njit(nogil=True, cache=True)

@@ -1,0 +1,221 @@
+"""The best policy with recourse against a mixture of sets, by alternating directions.
+
+Against sets with mean u and covariance C a policy (`relaxations.svm.bounds.recourse`) is worth
+
+    D(x) - sum_jk C_jk delta_j'K delta_k / 4,      x = t - sum_j u_j delta_j,
+
+in the mean multipliers x: of a free anchor x_j = (1 - u_j) t_j, of a place x_a = t_a + u'R_a.  It
+must keep ``sum(x) = 0``, ``sum_a R_ja = t_j``, and x_a + (v - u)'R_a inside its box for every
+allowed v.  All other variables stay what they are.
+
+The quadratic function has its own copy of (x, t, R), the boxes have two, one for each end, and
+scaled prices draw them together:
+
+- R for given t is a division in the eigenvectors of C and K_AA, because delta enters by the product
+  of the two;
+- (x, t) for given R is a linear system of the size of the free anchors, the places eliminated by
+  the same eigenvectors;
+- the copies of the boxes are projections, `relaxations.svm.bounds.robust`.
+
+A few steps at a time, from where the last answer ended, are enough: mixtures change slowly, and
+every policy, once mended, gives a valid bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, eigh
+
+from ..dual import Dual
+from .drop import Rates, starts_of
+from .robust import project, spans_of
+
+__all__ = ["Prices", "Splitting"]
+
+_MAX_FREQUENCY = 0.98
+_PENALTY = 2.0  # on copies that differ, for boxes and kernel of size one
+_ON_X, _ON_SUMS = 0.25, 5.0  # the same for x and t, and for sums of R, in units of R's
+
+
+@dataclass
+class Prices:
+    """Scaled prices at which the copies agree, for the next answer to begin with.
+
+    Parameters
+    ----------
+    places, free : ndarray of int (k,), (m,)
+        Variables.
+    R : ndarray (2, k, m)
+        Of recourse, at the upper and the lower ends.
+    x : ndarray (2, k)
+        Of the places.
+    t, sums : ndarray (m,)
+        Of the signs of t, and of what recourse sums to.
+    """
+
+    places: np.ndarray
+    free: np.ndarray
+    R: np.ndarray
+    x: np.ndarray
+    t: np.ndarray
+    sums: np.ndarray
+
+    def of(self, places: np.ndarray, free: np.ndarray) -> Prices:
+        """Those of other places and free variables, zero where none is known."""
+        a, at_a = _common(self.places, places)
+        j, at_j = _common(self.free, free)
+        R, x = np.zeros((2, places.size, free.size)), np.zeros((2, places.size))
+        t, sums = np.zeros(free.size), np.zeros(free.size)
+        for end in range(2):
+            R[end][np.ix_(at_a, at_j)] = self.R[end][np.ix_(a, j)]
+        x[:, at_a], t[at_j], sums[at_j] = self.x[:, a], self.t[j], self.sums[j]
+        return Prices(places, free, R, x, t, sums)
+
+    def compact(self) -> Prices:
+        """In half the memory, to be kept with a node."""
+        return Prices(self.places, self.free, self.R.astype(np.float32), self.x, self.t, self.sums)
+
+
+def _common(known: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    _, i, j = np.intersect1d(known, wanted, assume_unique=True, return_indices=True)
+    return i, j
+
+
+class Splitting:
+    """Answers to slowly changing mixtures.
+
+    Parameters
+    ----------
+    dual : Dual
+        With a dense kernel matrix.
+    places, free : ndarray of int (k,), (m,)
+        Variables that take over, and those that may be dropped, sorted by rate.
+    t : ndarray (N,)
+        Multipliers to begin with.
+    R : ndarray (m, k)
+        Recourse to begin with.
+    u : ndarray (m,)
+        Mean of the first mixture.
+    rates : Rates
+        Over the free variables.
+    prices : Prices, optional
+        To begin with.
+    """
+
+    def __init__(
+        self, dual: Dual, places: np.ndarray, free: np.ndarray, t: np.ndarray, R: np.ndarray,
+        u: np.ndarray, rates: Rates, prices: Prices | None,
+    ) -> None:
+        K, self._places, self._free = dual.gram.K, places, free
+        self._KFF, self._KFA = K[np.ix_(free, free)], K[np.ix_(free, places)]
+        values, self._E = eigh(K[np.ix_(places, places)], check_finite=False)
+        self._values = np.maximum(values, 0.0)
+        self._ends = np.stack([dual.hi[places], -dual.lo[places]])
+        self._t_lo, self._t_hi = dual.lo[free], dual.hi[free]
+        self._rest = t.copy()
+        self._rest[free] = self._rest[places] = 0.0
+        linear = dual.p - 0.5 * (K @ self._rest)
+        self._p_free, self._p_places = linear[free], linear[places]
+        # Only sets within the budgets, whether or not they use them up: near enough for answers.
+        self._rates = Rates(rates.weights, rates.budgets, np.zeros(rates.budgets.size, np.bool_))
+        self._spans, self._starts = spans_of(rates.weights), starts_of(rates.weights)
+
+        diag = dual.gram.diag
+        unit = max(float(diag[free].mean()), 1e-9 * float(diag.max()), 1e-100)
+        self._set_penalty(unit, (dual.hi - dual.lo)[places])
+        self._t, self._R = t[free], R.T.copy()
+        x = t[places] + self._R @ np.minimum(u, _MAX_FREQUENCY)
+        self._t_copy = self._t
+        self._x_copies, self._R_copies = np.stack([x, -x]), np.stack([self._R, -self._R])
+        if prices is None:
+            prices = Prices(places[:0], free[:0], np.zeros((2, 0, 0)), np.zeros((2, 0)),
+                            np.zeros(0), np.zeros(0))
+        self.prices = prices.of(places, free)
+        self._box_prices = np.zeros((2, places.size))
+        self._theta = np.zeros((2, places.size, rates.budgets.size))
+
+    def _set_penalty(self, unit: float, widths: np.ndarray) -> None:
+        """Between what the kernel and what the boxes ask for: prices are of size one."""
+        widths = widths[np.isfinite(widths)]
+        width = float(np.median(widths)) if widths.size else 1.0 / unit
+        self._on_R = _PENALTY * np.sqrt(unit / width)
+        self._on_x, self._on_sums = _ON_X * self._on_R, _ON_SUMS * self._on_R
+        inverse = (self._E / (0.5 * self._values + 2.0 * self._on_x)) @ self._E.T
+        self._inverse, self._half = inverse, 0.5 * self._KFA @ inverse
+        self._schur = 0.5 * self._half @ self._KFA.T
+        self._level = inverse.sum(axis=1)
+
+    def answer(
+        self, u: np.ndarray, C: np.ndarray, steps: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Multipliers (N,) and recourse (m, k) that answer the mixture; the boxes nearly hold."""
+        self._u = np.minimum(u, _MAX_FREQUENCY)
+        self._kept, self._C = 1.0 - self._u, C
+        variances, self._U = eigh(C, check_finite=False)
+        self._variances = np.maximum(variances, 0.0)[:, None]
+        both = np.outer(self._kept, self._kept)
+        system = 0.5 * self._KFF * (both + C) - self._schur * both
+        np.fill_diagonal(system, system.diagonal() + self._on_x + self._on_sums)
+        self._system = cho_factor(system, check_finite=False)
+        for _ in range(steps):
+            self._move_R()
+            self._move_x()
+            self._move_copies()
+        R = 0.5 * (self._R_copies[0] - self._R_copies[1])
+        R[:, self._t_copy == 0.0] = 0.0
+        t = self._rest.copy()
+        t[self._free] = self._t_copy
+        t[self._places] = 0.5 * (self._x_copies[0] - self._x_copies[1]) - R @ self._u
+        return t, R.T
+
+    def _move_R(self) -> None:
+        """R for given t: one system for each eigenvector of C."""
+        U, E, on_sums = self._U, self._E, self._on_sums
+        target = self._R_copies[0] - self._R_copies[1] - self.prices.R.sum(axis=0)
+        right = 0.5 * self._variances * ((U.T * self._t) @ self._KFA)
+        right += self._on_R * (target @ U).T
+        right += on_sums * (U.T @ (self._t - self.prices.sums))[:, None]
+        ones = E.sum(axis=0)
+        scale = 0.5 * self._variances * self._values + 2.0 * self._on_R
+        found, level = (right @ E) / scale, ones / scale
+        found -= level * (on_sums * (found @ ones) / (1.0 + on_sums * (level @ ones)))[:, None]
+        self._R = E @ (found.T @ U.T)
+
+    def _move_x(self) -> None:
+        """x and t for given R, and the intercept, which keeps their sum."""
+        prices, kept, copies = self.prices, self._kept, self._x_copies
+        right = kept * self._p_free + 0.5 * np.einsum("jk,jk->j", self._C, self._KFA @ self._R)
+        right += self._on_x * (self._t_copy - prices.t)
+        right += self._on_sums * (self._R.sum(axis=0) + prices.sums)
+        x = self._p_places + self._on_x * (copies[0] - copies[1] - prices.x.sum(axis=0))
+        level = kept * (1.0 - self._half.sum(axis=1))
+        both = np.column_stack([right - kept * (self._half @ x), level])
+        t, slope = cho_solve(self._system, both, check_finite=False).T
+        x = self._inverse @ x
+        sums = self._rest.sum() + kept @ t + (x - (kept * t) @ self._half).sum()
+        slopes = kept @ slope - ((kept * slope) @ self._half).sum() + self._level.sum()
+        beta = sums / slopes
+        self._t = t - beta * slope
+        self._x = x - (kept * self._t) @ self._half - beta * self._level
+
+    def _move_copies(self) -> None:
+        """The copies of the boxes, and the prices of the difference.
+
+        The copy of the lower ends is that of the upper ends of -x and -R.
+        """
+        prices = self.prices
+        for end, sign in enumerate((1.0, -1.0)):
+            x = sign * (self._x + prices.x[end])
+            R = sign * (self._R + prices.R[end])
+            project(
+                x, R, self._ends[end], self._u, self._rates, self._spans, self._starts,
+                self._on_x / self._on_R, self._box_prices[end], self._theta[end],
+            )
+            self._x_copies[end], self._R_copies[end] = x, R
+            prices.x[end] += self._x - sign * x
+            prices.R[end] += self._R - sign * R
+        self._t_copy = np.clip(self._t + prices.t, self._t_lo, self._t_hi)
+        prices.t += self._t - self._t_copy
+        prices.sums += self._R.sum(axis=0) - self._t
