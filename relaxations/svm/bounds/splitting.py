@@ -12,7 +12,7 @@ The quadratic function has its own copy of (x, t, R), the boxes have two, one fo
 scaled prices draw them together:
 
 - R for given t is a division in the eigenvectors of C and K_AA, because delta enters by the product
-  of the two;
+  of the two; what the penalties hide of K_AA counts as a multiple of the identity;
 - (x, t) for given R is a linear system of the size of the free anchors, the places eliminated by
   the same eigenvectors;
 - the copies of the boxes are projections, `relaxations.svm.bounds.robust`.
@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg.lapack import dpstrf
 
 from ..dual import Dual
 from .drop import Rates, starts_of
@@ -36,6 +37,7 @@ __all__ = ["Prices", "Splitting"]
 
 _MAX_FREQUENCY = 0.98
 _PENALTY = 2.0  # on copies that differ, for boxes and kernel of size one
+_HIDDEN = 0.02  # of the penalty: eigenvalues of the kernel that need not be told apart
 _ON_X, _ON_SUMS = 0.25, 5.0  # the same for x and t, and for sums of R, in units of R's
 
 
@@ -83,6 +85,27 @@ def _common(known: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return i, j
 
 
+class _Spectrum:
+    """A matrix as ``E diag(values) E' + rest (1 - E E')``, good to about the tolerance."""
+
+    def __init__(self, K: np.ndarray, tolerance: float) -> None:
+        factor, order, rank, _ = dpstrf(K, tol=tolerance, lower=1)
+        L = np.empty((K.shape[0], rank))
+        L[order - 1] = np.tril(factor)[:, :rank]
+        values, V = eigh(L.T @ L, check_finite=False)
+        kept = values > tolerance
+        self._values = values[kept]
+        self._E = (L @ V[:, kept]) / np.sqrt(self._values)
+        left = K.shape[0] - self._values.size
+        self._rest = max(float(np.trace(K) - self._values.sum()), 0.0) / max(left, 1)
+
+    def divide(self, rows: np.ndarray, factor: float | np.ndarray, shift: float) -> np.ndarray:
+        """Rows times the inverse of ``factor K + shift``, of one factor or one for each row."""
+        base = factor * self._rest + shift
+        more = 1.0 / (factor * self._values + shift) - 1.0 / base
+        return rows / base + ((rows @ self._E) * more) @ self._E.T
+
+
 class Splitting:
     """Answers to slowly changing mixtures.
 
@@ -110,8 +133,6 @@ class Splitting:
     ) -> None:
         K, self._places, self._free = dual.gram.K, places, free
         self._KFF, self._KFA = K[np.ix_(free, free)], K[np.ix_(free, places)]
-        values, self._E = eigh(K[np.ix_(places, places)], check_finite=False)
-        self._values = np.maximum(values, 0.0)
         self._ends = np.stack([dual.hi[places], -dual.lo[places]])
         self._t_lo, self._t_hi = dual.lo[free], dual.hi[free]
         self._rest = t.copy()
@@ -125,6 +146,8 @@ class Splitting:
         diag = dual.gram.diag
         unit = max(float(diag[free].mean()), 1e-9 * float(diag.max()), 1e-100)
         self._set_penalty(unit, (dual.hi - dual.lo)[places])
+        self._spectrum = _Spectrum(K[np.ix_(places, places)], _HIDDEN * self._on_R)
+        self._eliminate()
         self._t, self._R = t[free], R.T.copy()
         x = t[places] + self._R @ np.minimum(u, _MAX_FREQUENCY)
         self._t_copy = self._t
@@ -142,10 +165,12 @@ class Splitting:
         width = float(np.median(widths)) if widths.size else 1.0 / unit
         self._on_R = _PENALTY * np.sqrt(unit / width)
         self._on_x, self._on_sums = _ON_X * self._on_R, _ON_SUMS * self._on_R
-        inverse = (self._E / (0.5 * self._values + 2.0 * self._on_x)) @ self._E.T
-        self._inverse, self._half = inverse, 0.5 * self._KFA @ inverse
+
+    def _eliminate(self) -> None:
+        """What the system of `_move_x` needs to know of the places."""
+        self._half = self._spectrum.divide(0.5 * self._KFA, 0.5, 2.0 * self._on_x)
         self._schur = 0.5 * self._half @ self._KFA.T
-        self._level = inverse.sum(axis=1)
+        self._level = self._spectrum.divide(np.ones(self._places.size), 0.5, 2.0 * self._on_x)
 
     def answer(
         self, u: np.ndarray, C: np.ndarray, steps: int
@@ -154,7 +179,11 @@ class Splitting:
         self._u = np.minimum(u, _MAX_FREQUENCY)
         self._kept, self._C = 1.0 - self._u, C
         variances, self._U = eigh(C, check_finite=False)
-        self._variances = np.maximum(variances, 0.0)[:, None]
+        self._factors = 0.5 * np.maximum(variances, 0.0)[:, None]
+        self._even = self._spectrum.divide(
+            np.ones((1, self._places.size)), self._factors, 2.0 * self._on_R
+        )
+        self._even *= (self._on_sums / (1.0 + self._on_sums * self._even.sum(axis=1)))[:, None]
         both = np.outer(self._kept, self._kept)
         system = 0.5 * self._KFF * (both + C) - self._schur * both
         np.fill_diagonal(system, system.diagonal() + self._on_x + self._on_sums)
@@ -172,16 +201,14 @@ class Splitting:
 
     def _move_R(self) -> None:
         """R for given t: one system for each eigenvector of C."""
-        U, E, on_sums = self._U, self._E, self._on_sums
+        U = self._U
         target = self._R_copies[0] - self._R_copies[1] - self.prices.R.sum(axis=0)
-        right = 0.5 * self._variances * ((U.T * self._t) @ self._KFA)
+        right = self._factors * ((U.T * self._t) @ self._KFA)
         right += self._on_R * (target @ U).T
-        right += on_sums * (U.T @ (self._t - self.prices.sums))[:, None]
-        ones = E.sum(axis=0)
-        scale = 0.5 * self._variances * self._values + 2.0 * self._on_R
-        found, level = (right @ E) / scale, ones / scale
-        found -= level * (on_sums * (found @ ones) / (1.0 + on_sums * (level @ ones)))[:, None]
-        self._R = E @ (found.T @ U.T)
+        right += self._on_sums * (U.T @ (self._t - self.prices.sums))[:, None]
+        found = self._spectrum.divide(right, self._factors, 2.0 * self._on_R)
+        found -= self._even * found.sum(axis=1)[:, None]
+        self._R = found.T @ U.T
 
     def _move_x(self) -> None:
         """x and t for given R, and the intercept, which keeps their sum."""
@@ -193,7 +220,7 @@ class Splitting:
         level = kept * (1.0 - self._half.sum(axis=1))
         both = np.column_stack([right - kept * (self._half @ x), level])
         t, slope = cho_solve(self._system, both, check_finite=False).T
-        x = self._inverse @ x
+        x = self._spectrum.divide(x, 0.5, 2.0 * self._on_x)
         sums = self._rest.sum() + kept @ t + (x - (kept * t) @ self._half).sum()
         slopes = kept @ slope - ((kept * slope) @ self._half).sum() + self._level.sum()
         beta = sums / slopes
