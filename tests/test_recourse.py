@@ -12,6 +12,7 @@ from relaxations.patience import FOR_EVER
 from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.bounds.game import Mixture
 from relaxations.svm.bounds.recourse import Policy, RecourseGame
+from relaxations.svm.gram import dense
 from relaxations.svm.solvers import SMOSolver
 
 ROUNDS = 6
@@ -34,8 +35,10 @@ class Node:
             self.rates = Rates(weights, left, exact)
             self.dual = data.dual(status >= 0)
             self.variables = data.anchors(self.free)
-            self.game = RecourseGame(SMOSolver(), data.gram, data.anchors())
+            scratch = dense(data.gram.K.copy())
+            self.game = RecourseGame(SMOSolver(), data.gram, scratch, data.anchors())
             self.place = self.dual, self.variables, self.rates
+            self.game.ways._games = seed % 2  # both ways to answer get their turn
 
     def silly_start(self):
         """A policy that no search would start with, and that is not feasible."""
@@ -45,6 +48,7 @@ class Node:
         policy = Policy(
             rng.normal(size=n) * 10.0 ** rng.uniform(-3, 3), self.variables, places,
             rng.normal(size=(m, places.size)) * 10.0 ** rng.uniform(-3, 3),
+            10.0 ** rng.uniform(-6, 6, places.size),
         )
         u = rng.uniform(size=m)
         return policy, Mixture(u, np.diag(u * (1.0 - u)), 3)
@@ -53,7 +57,8 @@ class Node:
         if silly:
             start = self.silly_start()
         else:
-            start = self.game.soft_start(*self.place, np.inf, FOR_EVER)
+            found = self.game.open(*self.place, np.inf, rounds, rounds, FOR_EVER)
+            start = found.policy, found.mixture
         return self.game.play(*self.place, *start, np.inf, rounds, rounds, FOR_EVER)
 
     def value(self, t):

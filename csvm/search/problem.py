@@ -79,14 +79,15 @@ class CSVMProblem(Problem):
         return name == "convex" or (name in _BY_GAMES and not self.instance.is_factor)
 
     def _make(self, name: str) -> Search:
-        """A search by games, which need the matrix; the drop bound writes to a copy of it."""
+        """A search by games, with the matrix and the copy of it that they write to."""
         data = self.instance.with_matrix()
         # Any answer gives a valid bound: in a game the last digits are not worth an exact solver.
         answers = SMOSolver() if self.node_solver == "auto" else self._solver
+        scratch = dense(data.gram.K.copy())
         if name == "drop":
-            game = DropGame(answers, data.gram, dense(data.gram.K.copy()))
+            game = DropGame(answers, data.gram, scratch)
             return DropSearch(data, self._convex, game, self.settings)
-        recourse = RecourseGame(answers, data.gram, data.anchors())
+        recourse = RecourseGame(answers, data.gram, scratch, data.anchors())
         return RecourseSearch(data, self._convex, recourse, self.settings)
 
     def _by(self, name: str) -> Search:

@@ -81,20 +81,19 @@ class RecourseSearch:
         data, settings, free, cutoff = self._in, self._settings, node.free, goal.cutoff
         dual = data.dual(node.status != GIVEN_UP)
         rates, variables = data.rates(free, left), data.anchors(free)
-        rounds, stale_rounds = settings.recourse_rounds, settings.patience
+        self.games += 1
         if node.policy is None:
-            policy, mixture = self._game.soft_start(
-                dual, variables, rates, cutoff, goal.patience
+            found = self._game.open(
+                dual, variables, rates, cutoff, settings.first_rounds, 3 * settings.patience,
+                goal.patience,
             )
-            rounds, stale_rounds = settings.first_rounds, 3 * settings.patience
         else:
             status = node.status[node.policy.free - data.first]
             policy = node.policy.decided(status == ENFORCED, status == GIVEN_UP)
-            mixture = node.recall(free)
-        self.games += 1
-        found = self._game.play(
-            dual, variables, rates, policy, mixture, cutoff, rounds, stale_rounds, goal.patience
-        )
+            found = self._game.play(
+                dual, variables, rates, policy, node.recall(free), cutoff, settings.recourse_rounds,
+                settings.patience, goal.patience,
+            )
         node.policy = found.policy
         node.remember(free, found.mixture, settings.rare, settings.recourse_age)
         node.gain = np.zeros(data.m)

@@ -27,13 +27,14 @@ in v and hence below its tangent at z.  This is the dual of a semidefinite relax
 and the covariance of V; coordinate steps on the latter find Delta.
 
 **The game.**  The least value over V is concave in (t, R), so the policy is played against a
-mixture of sets with frequencies u and covariance C: a few steps towards the best answer
-(`relaxations.svm.bounds.splitting`), then as far that way as the last sets allow.
+mixture of sets with frequencies u and covariance C: a round finds an answer to the mixture, and
+goes as far towards it as the last sets allow.  There are two ways to answer, by projections and by
+splitting; the game learns which of them pays.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -53,7 +54,11 @@ __all__ = ["Policy", "RecourseBound", "RecourseGame"]
 
 _EPS = np.finfo(np.float64).eps
 _NEAR = 0.25  # points whose margin is off by less than this are worth being places
-_RIDGE = 0.3  # of the first policies' projections, in units of the anchors' mean diagonal
+_MAX_FREQUENCY = 0.98
+_FULL = 0.8  # share of a box beyond which recourse to it is made dearer whatever its price
+_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 0.3, 1e-3, 1e4  # in units of the anchors' mean diagonal
+_BOTH_AT_FIRST, _OTHER_EVERY, _REMEMBERED = 8, 12, 0.95  # games, and how much older ones count
+_CLEARLY = 0.8  # share of the gap that the dearer way may leave of the other's
 _STEPS = 3  # towards an answer: the mixture changes in between
 _GROW = 15  # rounds after which more places and anchors may take part
 _RANK = 12  # columns of the factor of the moment bound's covariance
@@ -82,14 +87,17 @@ class Policy:
         Variables that take over.
     R : ndarray (m, k)
         What each place takes over of each free variable; rows sum to t[free].
+    ridge : ndarray (k,)
+        How dear the places are to projections, in units of the kernel's diagonal.
     prices : Prices, optional
-        Of the answer that it comes from; see `relaxations.svm.bounds.splitting`.
+        Of the last answer by splitting.
     """
 
     t: np.ndarray
     free: np.ndarray
     places: np.ndarray
     R: np.ndarray
+    ridge: np.ndarray
     prices: Prices | None = None
 
     def decided(self, enforced: np.ndarray, given_up: np.ndarray) -> Policy:
@@ -101,19 +109,24 @@ class Policy:
         t[self.free[given_up]] = 0.0
         t[self.places] += self.R[given_up].sum(axis=0)
         left = ~(enforced | given_up)
-        return Policy(t, self.free[left], self.places, self.R[left], self.prices)
+        return Policy(
+            t, self.free[left], self.places, self.R[left], self.ridge, self.prices
+        )
 
     def towards(self, other: Policy, share: float) -> Policy:
         """The policy that lies ``share`` of the way to the other, which has the same places."""
         return Policy(
             self.t + share * (other.t - self.t), self.free, self.places,
-            self.R + share * (other.R - self.R), other.prices,
+            self.R + share * (other.R - self.R), other.ridge, other.prices,
         )
 
-    def with_places(self, extra: np.ndarray) -> Policy:
+    def with_places(self, extra: np.ndarray, ridge: float) -> Policy:
         """The same policy with more places to go."""
         R = np.hstack([self.R, np.zeros((self.free.size, extra.size))])
-        return Policy(self.t, self.free, np.append(self.places, extra), R, self.prices)
+        return Policy(
+            self.t, self.free, np.append(self.places, extra), R,
+            np.append(self.ridge, np.full(extra.size, ridge)), self.prices,
+        )
 
 
 @dataclass
@@ -131,6 +144,8 @@ class RecourseBound:
     policy : Policy
     mixture : Mixture
         Sets that the policy was played against.
+    first : float
+        The bound that the game began with.
     """
 
     bound: float
@@ -138,6 +153,7 @@ class RecourseBound:
     chosen: np.ndarray
     policy: Policy
     mixture: Mixture
+    first: float
 
 
 class RecourseGame:
@@ -146,15 +162,21 @@ class RecourseGame:
     Parameters
     ----------
     solver : NodeSolver
-        Solves the soft margins that a first policy comes from.
+        Solves soft margins, and answers by projection.
     gram : Gram
         Dense kernel matrix.
+    answers : Gram
+        A copy of it for the answers' kernels: the block of the free anchors changes, and is put
+        back.
     anchors : ndarray of int (M,)
         Variables that are free in some node.
     """
 
-    def __init__(self, solver: NodeSolver, gram: Gram, anchors: np.ndarray) -> None:
-        self.solver, self.gram = solver, gram
+    def __init__(
+        self, solver: NodeSolver, gram: Gram, answers: Gram, anchors: np.ndarray
+    ) -> None:
+        self.solver, self.gram, self.answers = solver, gram, answers
+        self.ways = _Ways()
         self.row = np.full(gram.diag.size, -1)
         self.row[anchors] = np.arange(anchors.size)
         # Both certificates go on from where they were, also in other nodes.
@@ -163,15 +185,22 @@ class RecourseGame:
         self.moments_pay = True
         self.operations = 0.0  # of all games so far, in units of those of an added row
 
-    def soft_start(
-        self, dual: Dual, free: np.ndarray, rates: Rates, target: float, patience: Patience
-    ) -> tuple[Policy, Mixture]:
-        """A start for `play`: the best of a range of soft margins.
+    def open(
+        self, dual: Dual, free: np.ndarray, rates: Rates, target: float, rounds: int,
+        stale_rounds: int, patience: Patience,
+    ) -> RecourseBound:
+        """The first game, from the best of a range of soft margins, in both ways.
 
-        Every free variable is capped at the same level, which is doubled from solve to solve.  The
-        frequencies are in proportion to the slacks at the best one.
+        Splitting has to leave clearly less of the gap: projections are cheaper to go on with.
+        Parameters as in `play`.
         """
-        return _Table(self, dual, free, rates).soft_start(target, patience)
+        table = _Table(self, dual, free, rates)
+        start = table.soft_start(target, patience)
+        found = table.play(*start, target, rounds, stale_rounds, patience, _ByProjection)
+        if found.bound >= target or patience.expired():
+            return found
+        other = table.play(*start, target, rounds, stale_rounds, patience, _BySplitting)
+        return other if target - other.bound < _CLEARLY * (target - found.bound) else found
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: Policy, mixture: Mixture,
@@ -202,8 +231,14 @@ class RecourseGame:
         -------
         RecourseBound
         """
-        return _Table(self, dual, free, rates).play(
-            policy, mixture, target, rounds, stale_rounds, patience)
+        way = self.ways.next()
+        before = self.operations
+        found = _Table(self, dual, free, rates).play(
+            policy, mixture, target, rounds, stale_rounds, patience, way)
+        if self.operations > before:
+            gain = (found.bound - found.first) / max(target - found.first, 1e-300)
+            self.ways.learn(way, gain, self.operations - before)
+        return found
 
 
 class _Table:
@@ -240,7 +275,11 @@ class _Table:
     # -- starts ---------------------------------------------------------------------------------
 
     def soft_start(self, target: float, patience: Patience) -> tuple[Policy, Mixture]:
-        """See `RecourseGame.soft_start`."""
+        """A policy and a mixture to begin with: the best of a range of soft margins.
+
+        Every free variable is capped at the same level, which is doubled from solve to solve.  The
+        frequencies are in proportion to the slacks at the best one.
+        """
         p, free = self._dual.p, self._free
         x, F = np.zeros(p.size), p.copy()
         best, best_policy, best_u = -np.inf, None, np.zeros(free.size)
@@ -266,34 +305,20 @@ class _Table:
         return self._outward(best_policy), Mixture(u, np.diag(u * (1.0 - u)), 3)
 
     def _worthwhile(self, x: np.ndarray, F: np.ndarray, beta: float) -> np.ndarray:
-        """Variables that can take something over at little or no price, or are not where they ought
-        to be; all if there are none.
-        """
+        """Variables that can take something over at little or no price; all if there are none."""
         lo, hi = self._dual.lo, self._dual.hi
         usable = ~self._is_free & (lo < hi)
-        excess = F - beta
-        cheap = (np.abs(excess) < _NEAR) | ((x > lo + 1e-9) & (x < hi - 1e-9))
-        cheap |= np.where(excess > 0.0, x < hi - 1e-9, x > lo + 1e-9)
+        cheap = (np.abs(F - beta) < _NEAR) | ((x > lo + 1e-9) & (x < hi - 1e-9))
         return np.flatnonzero(usable & cheap if (usable & cheap).any() else usable)
 
     def _projected(self, t: np.ndarray, places: np.ndarray) -> Policy:
         """A policy with these multipliers, whose recourse follows projections on the places."""
         self._set_places(places)
+        ridge = np.full(places.size, _RIDGE * self._unit)
         R = np.zeros((self._free.size, places.size))
         if places.size:
-            R = t[self._free, None] * self._directions()
-        return self._repair(Policy(t.copy(), self._free, places, R))
-
-    def _directions(self) -> np.ndarray:
-        """Ridge projections of the free variables on the affine hull of the places."""
-        k = self._places.size
-        factor = cho_factor(
-            self._KAA + np.diag(np.full(k, _RIDGE * self._unit)), lower=True, check_finite=False
-        )
-        right = np.vstack([self._KFA, np.ones(k)]).T
-        solved = cho_solve(factor, right, check_finite=False).T
-        level, rho = solved[-1], solved[:-1]
-        return rho + ((1.0 - rho.sum(axis=1)) / level.sum())[:, None] * level
+            R = t[self._free, None] * self._project(ridge)[0]
+        return self._repair(Policy(t.copy(), self._free, places, R, ridge))
 
     def _inward(self, policy: Policy) -> Policy:
         """A policy from outside: rows in the game's order, usable places, and made feasible."""
@@ -303,22 +328,24 @@ class _Table:
         usable = ~self._is_free[places] & (self._dual.lo[places] < self._dual.hi[places])
         R = np.vstack([policy.R, np.zeros((1, places.size))])[row[self._free]][:, usable]
         self._set_places(places[usable])
-        return self._repair(
-            Policy(policy.t.copy(), self._free, places[usable], R, policy.prices)
-        )
+        return self._repair(Policy(
+            policy.t.copy(), self._free, places[usable], R, policy.ridge[usable], policy.prices
+        ))
 
     def _outward(self, policy: Policy) -> Policy:
         """The policy with the rows in the caller's order."""
         back = self._back
-        return Policy(policy.t, self._free[back], policy.places, policy.R[back], policy.prices)
+        return Policy(
+            policy.t, self._free[back], policy.places, policy.R[back], policy.ridge, policy.prices
+        )
 
     # -- the game -------------------------------------------------------------------------------
 
     def play(
         self, policy: Policy, mixture: Mixture, target: float, rounds: int, stale_rounds: int,
-        patience: Patience,
+        patience: Patience, way: _Way,
     ) -> RecourseBound:
-        """See `RecourseGame.play`."""
+        """See `RecourseGame.play`; ``way`` says how to answer."""
         order, back = self._order, self._back
         u, C = np.clip(mixture.u[order], 0.0, 1.0), mixture.C[np.ix_(order, order)]
         age = mixture.age
@@ -326,11 +353,13 @@ class _Table:
         best, z = None, u
         mark, stale = -np.inf, 0
         memory: list[_Found] = []
-        answers: _Answers | None = None
+        answers: _ByProjection | _BySplitting | None = None
         for r in range(rounds):
             found = self._certificate(now, z, r % 5 == 0)
             if best is None or found.bound > best.bound:
                 best, best_at = found, now
+            if r == 0:
+                first = found.bound
             missing = target - best.bound
             if missing <= 0.0 or r == rounds - 1 or not now.policy.places.size:
                 break
@@ -347,18 +376,19 @@ class _Table:
             age += 1
             memory = [*memory[1 - _MEMORY:], found]
             if answers is None or r % _GROW == 0:
-                best_at = self._grown(best_at, u)
-                answers = _Answers(self, best_at.policy, u)
-            other = _Terms.of(self, self._repair(answers.answer(u, C)))
+                best_at = self._grown(best_at, u, way is _BySplitting)
+                answers = way(self, best_at.policy, u)
+            other = _Terms.of(self, self._repair(answers.answer(best_at.policy, u, C, patience)))
             pull = _best_pull(best_at, other, memory)
+            answers.pulled(pull)
             # A step that did not help is taken back: from the best, which now knows one more set.
             now = best_at.towards(other, max(pull, _LEAST_PULL))
-        if answers is not None:
-            best_at.policy.prices = answers.splitting.prices.compact()
         assert best is not None
+        if answers is not None:
+            answers.leave(best_at.policy)
         return RecourseBound(
             best.bound, best.reduced[back], best.z[back] > 0.5, self._outward(best_at.policy),
-            Mixture(u[back], C[np.ix_(back, back)], age),
+            Mixture(u[back], C[np.ix_(back, back)], age), first,
         )
 
     def _mean(self, policy: Policy, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -369,14 +399,37 @@ class _Table:
         point = Point(x, self._dual.p - 0.5 * (self._K @ x))
         return x, point.F, intercept(self._dual, point)
 
-    def _grown(self, terms: _Terms, u: np.ndarray) -> _Terms:
-        """The same policy with all the places that are worthwhile now."""
-        places = terms.policy.places
-        new = np.setdiff1d(self._worthwhile(*self._mean(terms.policy, u)), places)
+    def _grown(self, terms: _Terms, u: np.ndarray, misplaced: bool) -> _Terms:
+        """The same policy with all the places that are worthwhile now.
+
+        Where only places move, those whose multiplier is not where it ought to be are, too.
+        """
+        places, (x, F, beta) = terms.policy.places, self._mean(terms.policy, u)
+        new = np.setdiff1d(self._worthwhile(x, F, beta), places)
+        if misplaced:
+            lo, hi = self._dual.lo, self._dual.hi
+            off = np.where(F > beta, x < hi - 1e-9, x > lo + 1e-9) & ~self._is_free & (lo < hi)
+            new = np.setdiff1d(np.union1d(new, np.flatnonzero(off)), places)
         if not new.size:
             return terms
         self._set_places(np.append(places, new))
-        return _Terms.of(self, terms.policy.with_places(new))
+        return _Terms.of(self, terms.policy.with_places(new, _RIDGE * self._unit))
+
+    def _project(self, ridge: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ridge projections rho on the affine hull of the places, and the residuals' products.
+
+        The latter count the ridge, which stands for the price of room in the boxes.
+        """
+        factor = cho_factor(self._KAA + np.diag(ridge), lower=True, check_finite=False)
+        right = np.vstack([self._KFA, np.ones(ridge.size)]).T
+        solved = cho_solve(factor, right, check_finite=False).T
+        e, rho = solved[-1], solved[:-1]
+        extra = (1.0 - rho.sum(axis=1)) / e.sum()
+        rho = rho + extra[:, None] * e
+        # K_AA with the ridge times rho_k is K_Ak + extra_k, and rho_j sums to one: of the products
+        # rho_j'K_AA rho_k and -rho_j'K_Ak only extra_k is left.
+        residuals = self._KFF - self._KFA @ rho.T + extra
+        return rho, 0.5 * (residuals + residuals.T)
 
     def _pushes(self, R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Upper bounds on the sums of R over any set, and on their negatives, for each place."""
@@ -413,7 +466,7 @@ class _Table:
             if not bad.any() and np.abs(missing).max() <= 1e-12 * np.abs(t[free]).max():
                 break
             R += missing[:, None] * (room / room.sum())
-        return self._scaled_down(Policy(t, free, places, R, policy.prices))
+        return self._scaled_down(replace(policy, t=t, R=R))
 
     def _scaled_down(self, policy: Policy) -> Policy:
         """The policy times the first of a row of factors that makes it feasible."""
@@ -429,9 +482,9 @@ class _Table:
             low[places] += factor * down
             high[places] -= factor * up
             if _balance(t, low, high, self._is_free):
-                return Policy(t, free, places, factor * R, policy.prices)
+                return replace(policy, t=t, R=factor * R)
             factor *= 0.7
-        return Policy(np.zeros(t.size), free, places, np.zeros(R.shape), policy.prices)
+        return replace(policy, t=np.zeros(t.size), R=np.zeros(R.shape))
 
     # -- certificates ---------------------------------------------------------------------------
 
@@ -497,20 +550,47 @@ class _Table:
         return _Found(bound, reduced, z, np.zeros((m, m)))
 
 
-class _Answers:
-    """Answers of a game's policy, in the free variables that have something to say.
+class _Ways:
+    """Which of the two ways to answer raises bounds more for its work.
 
-    Those without a multiplier whose margin is met in the mean stay without.
+    Judged by games that go on from the policy of another one.
+    """
+
+    def __init__(self) -> None:
+        self._gain: dict[_Way, float] = {_ByProjection: 0.0, _BySplitting: 0.0}
+        self._work = dict.fromkeys(self._gain, 0.0)
+        self._games = 0
+
+    def next(self) -> _Way:
+        """The better one; the other now and then, and both at first."""
+        both = list(self._gain)
+        if self._games < _BOTH_AT_FIRST:
+            return both[self._games % 2]
+        both.sort(key=lambda way: self._gain[way] / max(self._work[way], 1.0))
+        return both[0 if self._games % _OTHER_EVERY == 0 else 1]
+
+    def learn(self, way: _Way, gain: float, work: float) -> None:
+        """A game closed this share of its gap by so many operations; older ones count less."""
+        self._games += 1
+        self._gain[way] = _REMEMBERED * self._gain[way] + gain
+        self._work[way] = _REMEMBERED * self._work[way] + work
+
+
+class _BySplitting:
+    """Answers by `relaxations.svm.bounds.splitting`, t and R together.
+
+    In the free variables that have something to say: those without a multiplier whose margin is met
+    in the mean stay without.
     """
 
     def __init__(self, table: _Table, policy: Policy, u: np.ndarray) -> None:
-        self._table, self._policy = table, policy
+        self._table = table
         _, F, beta = table._mean(policy, u)
         free, p = table._free, table._dual.p
         wanted = (policy.t[free] != 0.0) | ((F[free] - beta) * p[free] > 0.0)
         self._rows = rows = np.flatnonzero(wanted if wanted.any() else ~wanted)
         weights = np.ascontiguousarray(table._rates.weights[:, rows])
-        self.splitting = Splitting(
+        self._splitting = Splitting(
             table._dual, policy.places, free[rows], policy.t, policy.R[rows], u[rows],
             Rates(weights, table._rates.budgets, table._rates.exact), policy.prices,
         )
@@ -518,15 +598,130 @@ class _Answers:
         self._first_work = 9.0 * k**3
         self._work = 9.0 * m**3 + _STEPS * m * k * (4.0 * m + 2.0 * k + 200.0)
 
-    def answer(self, u: np.ndarray, C: np.ndarray) -> Policy:
+    def answer(self, last: Policy, u: np.ndarray, C: np.ndarray, patience: Patience) -> Policy:
         """A policy that answers the mixture, not yet feasible."""
-        rows, last = self._rows, self._policy
-        t, R = self.splitting.answer(u[rows], C[np.ix_(rows, rows)], _STEPS)
+        rows = self._rows
+        t, R = self._splitting.answer(u[rows], C[np.ix_(rows, rows)], _STEPS)
         self._table._count(0, self._first_work + self._work)
         self._first_work = 0.0
         everywhere = np.zeros((last.free.size, last.places.size))
         everywhere[rows] = R
-        return Policy(t, last.free, last.places, everywhere, last.prices)
+        return replace(last, t=t, R=everywhere)
+
+    def pulled(self, pull: float) -> None:
+        """The prices remember enough."""
+
+    def leave(self, policy: Policy) -> None:
+        """Leave what the next answers may begin with."""
+        policy.prices = self._splitting.prices.compact()
+
+
+class _ByProjection:
+    """Answers whose recourse follows ridge projections of the anchors on the places.
+
+    With R_j = t_j rho_j an answer is one more node dual, in which the free anchors' kernel is
+    K_jk + G_jk C_jk / ((1 - u_j)(1 - u_k)), G_jk the inner product of the residuals of phi_j and
+    phi_k after projection, and the boxes of the places are narrower by what the recourse may need.
+    If that is measured by the deviation over the mixture, the best rho_j are ridge projections on
+    the affine hull of the places: one whose narrowed box binds at price lambda_a, with need s_a and
+    variance v_a, has the ridge 2 lambda_a s_a / v_a.  They follow these values from round to round.
+    """
+
+    def __init__(self, table: _Table, policy: Policy, u: np.ndarray) -> None:
+        self._table, self._reach, self._round = table, 0.5, 0
+        self._ridge = policy.ridge
+
+    def answer(self, last: Policy, u: np.ndarray, C: np.ndarray, patience: Patience) -> Policy:
+        """The best policy of this kind that is not much larger than the last one.
+
+        The boxes of the places are narrowed by what the last multipliers need with the new
+        directions, so the answer must stay near; it is not yet feasible.
+        """
+        table, reach = self._table, self._reach
+        free, places, p = table._free, last.places, table._dual.p
+        kept = 1.0 - np.minimum(u, _MAX_FREQUENCY)
+        rho, G = table._project(self._ridge)
+        size = np.abs(last.t[free])
+        typical = size.sum() / max(np.count_nonzero(size > 1e-9 * size.max()), 1)
+        cap = ((1.0 + reach) * size + reach * typical) * kept
+        lo, hi = table._dual.lo.copy(), table._dual.hi.copy()
+        lo[free], hi[free] = np.maximum(lo[free], -cap), np.minimum(hi[free], cap)
+        x = last.t.copy()
+        x[free] *= kept
+        x[places] += u @ last.R
+        self._reserve(last.t[free, None] * rho, u, lo, hi, x)
+        answers, block = table._game.answers, np.ix_(free, free)
+        answers.K[block] = table._KFF + G * C / np.outer(kept, kept)
+        answers.diag[free] = answers.K[free, free]
+        narrowed, point = Dual(answers, p, lo, hi), Point(x, p - 0.5 * (answers.K @ x))
+        rows, _ = table._game.solver.maximise(
+            narrowed, point, Effort(1e-3, _ROWS * x.size, np.inf), patience=patience
+        )
+        answers.K[block], answers.diag[free] = table._KFF, table._diag[free]
+        m, k = float(free.size), float(places.size)
+        table._count(rows, k**3 / 3.0 + 2.0 * m * k * (m + k))
+        t = x.copy()
+        t[free] /= kept
+        R = t[free, None] * rho
+        t[places] -= u @ R
+        price = (point.F - intercept(narrowed, point))[places]
+        self._ridge = self._next_ridge(
+            R, u, C, price, lo[places] >= x[places], hi[places] <= x[places]
+        )
+        return replace(last, t=t, R=R)
+
+    def pulled(self, pull: float) -> None:
+        """How much larger than the last policy the next answer may be."""
+        self._round += 1
+        if pull >= 0.5:
+            self._reach = min(1.5 * self._reach, 4.0)
+        elif pull < 0.2:
+            self._reach = max(0.7 * self._reach, 0.02)
+
+    def leave(self, policy: Policy) -> None:
+        """Leave what the next answers may begin with."""
+        policy.ridge = self._ridge
+
+    def _reserve(
+        self, R: np.ndarray, u: np.ndarray, lo: np.ndarray, hi: np.ndarray, x: np.ndarray
+    ) -> None:
+        """Narrow the boxes of the places by what R needs, as far as x can be kept in them."""
+        table = self._table
+        places = table._places
+        below, above = self._needs(R, u)
+        share = np.minimum(1.0, 0.9 * (hi - lo)[places] / np.maximum(below + above, 1e-300))
+        for part in (1.0, 0.5, 0.25, 0.0):
+            low, high, start = lo.copy(), hi.copy(), x.copy()
+            low[places] += part * share * below
+            high[places] -= part * share * above
+            if _balance(start, low, high, table._is_free) or part == 0.0:
+                lo[:], hi[:], x[:] = low, high, start
+                return
+
+    def _needs(self, R: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far sets may push each place below and above its mean."""
+        up, down = self._table._pushes(R)
+        mean = u @ R
+        return np.maximum(down + mean, 0.0), np.maximum(up - mean, 0.0)
+
+    def _next_ridge(
+        self, R: np.ndarray, u: np.ndarray, C: np.ndarray, price: np.ndarray, at_lo: np.ndarray,
+        at_hi: np.ndarray,
+    ) -> np.ndarray:
+        """Ridges a little nearer to what the prices of the boxes ask for."""
+        table, ridge, step = self._table, self._ridge, 1.0 + 3.0 / (1.0 + self._round / 5.0)
+        below, above = self._needs(R, u)
+        cost = np.where(at_hi, np.maximum(price, 0.0) * above, 0.0)
+        cost += np.where(at_lo, np.maximum(-price, 0.0) * below, 0.0)
+        variance = np.einsum("ja,ja->a", C @ R, R)
+        wanted = np.clip(2.0 * cost / np.maximum(variance, 1e-300),
+                         _LEAST_RIDGE * table._unit, _MOST_RIDGE * table._unit)
+        fill = (below + above) / (table._dual.hi - table._dual.lo)[table._places] / _FULL
+        wanted = np.where(fill > 1.0, np.maximum(wanted, ridge * fill**2), wanted)
+        return np.clip(ridge**0.7 * wanted**0.3, ridge / step, ridge * step)
+
+
+_Way = type[_ByProjection] | type[_BySplitting]
 
 
 @dataclass
