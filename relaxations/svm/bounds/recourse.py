@@ -58,7 +58,7 @@ _MAX_FREQUENCY = 0.98
 _FULL = 0.8  # share of a box beyond which recourse to it is made dearer whatever its price
 _RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 0.3, 1e-3, 1e4  # in units of the anchors' mean diagonal
 _BOTH_AT_FIRST, _OTHER_EVERY, _REMEMBERED = 8, 12, 0.95  # games, and how much older ones count
-_CLEARLY = 0.8  # share of the gap that the dearer way may leave of the other's
+_BEHIND, _CLEARLY = 1.25, 0.8  # share of the other's gap that the dearer way may leave, and at last
 _STEPS = 3  # towards an answer: the mixture changes in between
 _GROW = 15  # rounds after which more places and anchors may take part
 _RANK = 12  # columns of the factor of the moment bound's covariance
@@ -191,7 +191,8 @@ class RecourseGame:
     ) -> RecourseBound:
         """The first game, from the best of a range of soft margins, in both ways.
 
-        Splitting has to leave clearly less of the gap: projections are cheaper to go on with.
+        Splitting must not be far behind after some rounds, and must leave clearly less of the gap
+        at the end: projections are cheaper to go on with.
         Parameters as in `play`.
         """
         table = _Table(self, dual, free, rates)
@@ -199,8 +200,13 @@ class RecourseGame:
         found = table.play(*start, target, rounds, stale_rounds, patience, _ByProjection)
         if found.bound >= target or patience.expired():
             return found
-        other = table.play(*start, target, rounds, stale_rounds, patience, _BySplitting)
-        return other if target - other.bound < _CLEARLY * (target - found.bound) else found
+        missing, other = target - found.bound, found
+        for part, most in ((_GROW, _BEHIND), (rounds - _GROW, _CLEARLY)):
+            other = table.play(*start, target, part, stale_rounds, patience, _BySplitting)
+            if target - other.bound > most * missing:
+                return found
+            start = other.policy, other.mixture
+        return other
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: Policy, mixture: Mixture,
