@@ -290,8 +290,8 @@ class Diagonals:
 
 def evaluate(
     S: Gram, b: np.ndarray, D: np.ndarray, choice: Choice, z: np.ndarray
-) -> tuple[float, np.ndarray, Relaxed]:
-    """The value of the relaxation at z, its solution, and the bound that this gives."""
+) -> tuple[float, Relaxed]:
+    """The value of the relaxation at z, and the bound that its solution gives."""
     on = np.flatnonzero(z)
     scale = np.sqrt(z[on] / D[on])
     G = S.block(on) - np.diag(D[on])
@@ -313,28 +313,27 @@ def evaluate(
         top += float(np.partition(rest, -spare)[-spare:].clip(0.0).sum())
     curved = float(u @ Su[on] - D[on] @ (u * u))
     bound = -curved - top - _EPS * n * (2.0 * weight**2 + 2.0 * top)
-    beta = np.zeros(len(b))
-    beta[on] = u
-    return -float(b[on] @ u), beta, Relaxed(bound, score, z, r, choice)
+    return -float(b[on] @ u), Relaxed(bound, score, z, r, choice)
 
 
-def _jump(S: Gram, b: np.ndarray, D: np.ndarray, found: Relaxed) -> np.ndarray | None:
+def _jump(
+    S: Gram, b: np.ndarray, D: np.ndarray, found: Relaxed, most: int
+) -> np.ndarray | None:
     """z where the relaxation is solved, if the columns are sorted into the right kinds.
 
     With λ = s² the multiplier of Σz ≤ k, a solution has r_j = s √D_j sign β_j and
     z_j = √D_j |β_j| / s where 0 < z_j < 1, r_j = D_j β_j and √D_j |β_j| ≥ s where z_j = 1, and
     |r_j| ≤ s √D_j where z_j = 0. A group with Σz = 1 has a smaller s of its own. For given kinds
-    these conditions are linear in β and the s.
+    these conditions are linear in β and the s. At most so many columns come in.
     """
     choice, z = found.choice, found.z
     label, room = choice.budgets(z)
     ratio = found.score / _levels(label, room, z, found.score)[label]
     on = np.flatnonzero(z)
     new = np.flatnonzero((z == 0.0) & (ratio > 1.0) & (label >= 0))
-    some = new[np.argsort(-ratio[new], kind="stable")[: max(_NEW, len(on) // 2)]]
-    on = np.union1d(on, some)
+    on = np.union1d(on, new[np.argsort(-ratio[new], kind="stable")[:most]])
     kinds = _Kinds(S.block(on), b[on], D[on], np.sign(found.r[on]), label[on], room)
-    beta = kinds.settle((z[on] == 1.0) & (ratio[on] > 1.0), ratio[on])
+    beta = kinds.settle((z[on] == 1.0) & (ratio[on] > 1.0), ratio[on], most)
     if beta is None:
         return None
     size = np.zeros(len(z))
@@ -357,8 +356,11 @@ class _Kinds:
     label: np.ndarray
     room: np.ndarray
 
-    def settle(self, full: np.ndarray, worth: np.ndarray) -> np.ndarray | None:
-        """β, beginning with a guess at the z_j that are one; None if there is no solution."""
+    def settle(self, full: np.ndarray, worth: np.ndarray, most: int) -> np.ndarray | None:
+        """β, beginning with a guess at the z_j that are one; None if there is no solution.
+
+        At most so many columns leave at a time.
+        """
         there, always = np.ones(len(full), bool), self.label < 0
         full = full | always
         beta = np.zeros(len(full))
@@ -368,10 +370,11 @@ class _Kinds:
             if solved is None:
                 return None
             beta, s = solved
-            gone = there & ~full & (beta * self.sign <= 0.0)
-            there &= ~gone
+            gone = np.flatnonzero(there & ~full & (beta * self.sign <= 0.0))
+            gone = gone[np.argsort(-np.abs(beta[gone]), kind="stable")[:most]]
+            there[gone] = False
             now = always | (there & (np.sqrt(self.D) * np.abs(beta) >= s[self.label]))
-            if not gone.any() and np.all(now == full):
+            if not len(gone) and np.all(now == full):
                 break
             full = now
         return beta * there
@@ -439,20 +442,20 @@ def relax(
     goal : float
         A bound that is high enough.
     """
-    value, beta, best = evaluate(S, b, D, choice, choice.fill(z))
+    value, best = evaluate(S, b, D, choice, choice.fill(z))
     found = best
     for _ in range(_STEPS):
         if best.bound >= goal or value - best.bound <= 0.03 * max(goal - value, 1e-5):
             break
-        trial = None
-        target = _jump(S, b, D, found)
-        if target is not None:
-            trial = evaluate(S, b, D, choice, target)
-        if trial is None or trial[0] >= value:  # this never rises, but brings in no column
-            trial = evaluate(S, b, D, choice, choice.fill(np.sqrt(D) * np.abs(beta)))
-            if trial[0] >= value - 1e-9 * abs(value):
-                break
-        value, beta, found = trial
+        for most in (max(_NEW, np.count_nonzero(found.z) // 2), 1):
+            target = _jump(S, b, D, found, most)
+            if target is not None:
+                trial = evaluate(S, b, D, choice, target)
+                if trial[0] < value:
+                    break
+        else:
+            break
+        value, found = trial
         if found.bound > best.bound:
             best = found
     return best
