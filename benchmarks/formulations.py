@@ -151,9 +151,9 @@ def _tight_constant(instance: Instance, anchor: int, level: float) -> float:
 
 
 def _model(built: formulation.BigM) -> Model:
-    return Model(
-        built.P, built.q, built.A, built.l, built.u, built.lb, built.ub, built.binary
-    )
+    whole = np.zeros(len(built.q), bool)
+    whole[built.binary] = True
+    return Model(built.P, built.q, built.A, built.l, built.u, built.lb, built.ub, whole)
 
 
 def _triangular(data: Arrays, built: formulation.BigM) -> tuple[Model, Point]:

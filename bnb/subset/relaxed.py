@@ -447,7 +447,7 @@ def relax(
     for _ in range(_STEPS):
         if best.bound >= goal or value - best.bound <= 0.03 * max(goal - value, 1e-5):
             break
-        for most in (max(_NEW, np.count_nonzero(found.z) // 2), 1):
+        for most in (max(_NEW, int(np.count_nonzero(found.z)) // 2), 1):
             target = _jump(S, b, D, found, most)
             if target is not None:
                 trial = evaluate(S, b, D, choice, target)
