@@ -67,6 +67,10 @@ class Rows:
         self.size, self.length = columns.shape
         self._forget()
 
+    def __reduce__(self) -> tuple[type[Rows], tuple[np.ndarray, np.ndarray]]:
+        """Workers make the rows that they need."""
+        return Rows, (self._columns, self._D)
+
     def _forget(self) -> None:
         self._made = np.empty((0, self.size))
         self._count = 0
