@@ -38,11 +38,6 @@ class Model(bnb.qp.model.Model):
         kinds[self.binary] = "B"
         return kinds
 
-    @property
-    def binary(self) -> np.ndarray:
-        """Positions of the integers between zero and one."""
-        return np.flatnonzero(self.integer & (self.lb >= 0.0) & (self.ub <= 1.0))
-
     def scaled(self, factor: float) -> Model:
         """The same with the objective times a factor."""
         return replace(

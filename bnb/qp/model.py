@@ -26,6 +26,11 @@ class Model:
     integer: np.ndarray
     constant: float = 0.0
 
+    @property
+    def binary(self) -> np.ndarray:
+        """Positions of the integers between zero and one."""
+        return np.flatnonzero(self.integer & (self.lb >= 0.0) & (self.ub <= 1.0))
+
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments for `bnb.MIQP`."""
         return {field.name: getattr(self, field.name) for field in fields(Model)}

@@ -85,7 +85,8 @@ class Rows:
         if len(new):
             end = self._count + len(new)
             if end > len(self._made):
-                more = np.empty((max(end, 2 * len(self._made)) - self._count, self.size))
+                rows = max(end, min(2 * len(self._made), int(_KEPT / self.size)))
+                more = np.empty((rows - self._count, self.size))
                 self._made = np.concatenate([self._made[: self._count], more])
             self._made[self._count : end] = self._columns[new] @ self._columns.T
             self._made[np.arange(self._count, end), new] += self._D[new]
