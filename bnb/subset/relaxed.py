@@ -9,7 +9,8 @@ tells what a column that must be in, or out, does to that. The best u comes from
 
     min over 0 ≤ z ≤ 1, Σz ≤ k of  min over β of  βᵀGβ − 2bᵀβ + Σ_j D_j β_j² / z_j,
 
-by projected gradients in z: only the columns with z_j > 0, which are few, enter a linear system.
+by Newton's method on its conditions of optimality: only the columns with z_j > 0, which are few,
+enter a linear system. Groups of columns of which one at least must be in keep all of this simple.
 
 Which D makes much of the difference. With T = S⁻¹, D may be anything with λ_max(√D T √D) ≤ 1, and
 the bound changes by z_j (1 − z_j) r_j² / D_j per unit of log D_j: columns that are neither in nor

@@ -2,7 +2,8 @@
 
 With a ridge, S = XᵀX + D has its diagonal D at hand, so the relaxation of `relaxed` needs nothing
 but products with X. What it cannot rule out is searched like any other problem as soon as few
-enough columns are left; until then nodes are split in two.
+enough columns are left; until then nodes are split in two: of a set of columns that are alike one
+at least is in, or none is.
 """
 
 from __future__ import annotations
