@@ -250,11 +250,9 @@ class Relaxed:
             cost_in[leaders] = 0.0
             behind = score.copy()
             behind[leaders] = -1.0
-            second = np.full(choice.groups, -np.inf)
-            np.maximum.at(second, group[member], behind[member])
             runner = choice.leaders(behind)
-            next_ = np.where(top[runner], after, second)
-            cost_out[leaders] = np.where(second < 0.0, np.inf, score[leaders] - next_)
+            second = np.where(top[runner], after, behind[runner])
+            cost_out[leaders] = np.where(second < 0.0, np.inf, score[leaders] - second)
         cost_in[top] = 0.0
         low = choice.inside
         return (self.bound + np.maximum(cost_in[low:], 0.0),
