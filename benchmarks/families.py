@@ -207,11 +207,7 @@ def _build(
 
 def from_miqp(problem: bnb.MIQP) -> tuple[Model, Point]:
     """The problem as the engine holds it; a peer's x is a solution as it is."""
-    return Model(
-        sp.csr_matrix(problem.P), problem.q, sp.csr_matrix(problem.A), problem.l, problem.u,
-        problem.lb, problem.ub, problem.binary,
-        np.setdiff1d(np.flatnonzero(problem.is_integer), problem.binary), problem.constant,
-    ), lambda x: x
+    return Model(**problem.model.arguments()), lambda x: x
 
 
 def miqp_instance(

@@ -53,7 +53,7 @@ def kernel(data: Arrays) -> tuple[Model, Point]:
     def point(x: np.ndarray) -> np.ndarray:
         return np.append(2.0 * data.y * x[:n], x[n])
 
-    return _model(formulation.kernel_csvm(*data.as_arguments())), point
+    return Model(**formulation.kernel_csvm(*data.as_arguments()).arguments()), point
 
 
 def primal(data: Arrays) -> tuple[Model, Point]:
@@ -150,12 +150,6 @@ def _tight_constant(instance: Instance, anchor: int, level: float) -> float:
     return best
 
 
-def _model(built: formulation.BigM) -> Model:
-    return Model(
-        built.P, built.q, built.A, built.l, built.u, built.lb, built.ub, built.binary
-    )
-
-
 def _triangular(data: Arrays, built: formulation.BigM) -> tuple[Model, Point]:
     """The model with w turned so that the factor of K is triangular, and the way back.
 
@@ -173,4 +167,4 @@ def _triangular(data: Arrays, built: formulation.BigM) -> tuple[Model, Point]:
     def point(x: np.ndarray) -> np.ndarray:
         return np.append(back @ x[:rank], x[rank])
 
-    return replace(_model(built), A=sp.csr_matrix(A)), point
+    return Model(**built.arguments() | {"A": sp.csr_matrix(A)}), point

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
+
+import bnb.qp.model
 
 
 @dataclass(frozen=True)
@@ -18,22 +20,9 @@ class Indicators:
 
 
 @dataclass(frozen=True)
-class Model:
-    """min ½ xᵀPx + qᵀx + constant  s.t.  l ≤ Ax ≤ u,  lb ≤ x ≤ ub,  some x integer.
+class Model(bnb.qp.model.Model):
+    """A mixed-integer QP; `indicators` come on top where a solver has them."""
 
-    `indicators` come on top where a solver has them; None where they are not used.
-    """
-
-    P: sp.csr_matrix
-    q: np.ndarray
-    A: sp.csr_matrix
-    l: np.ndarray  # noqa: E741 - the usual name
-    u: np.ndarray
-    lb: np.ndarray
-    ub: np.ndarray
-    binary: np.ndarray
-    integer: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
-    constant: float = 0.0
     indicators: Indicators | None = None
 
     @property
@@ -45,8 +34,7 @@ class Model:
     @property
     def kinds(self) -> np.ndarray:
         """ "B", "I" or "C" per variable."""
-        kinds = np.full(len(self.q), "C")
-        kinds[self.integer] = "I"
+        kinds = np.where(self.integer, "I", "C")
         kinds[self.binary] = "B"
         return kinds
 

@@ -14,7 +14,8 @@ from cvxpy.reductions.solvers.qp_solvers.qp_solver import QpSolver
 from .engine import solve
 from .options import Options
 from .qp.miqp import MIQP
-from .qp.substitution import Model, Substitution, substitute
+from .qp.model import Model
+from .qp.substitution import Substitution, substitute
 from .result import Result, Status
 
 _OFFSET = "bnb_offset"

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .qp.miqp import MIQP
+from .qp.model import Model
 from .validation import INFINITE
 
 _ENDINGS = (".mps", ".lp", ".mps.gz", ".lp.gz")
@@ -29,8 +30,8 @@ class FileModel(MIQP):
         `in_file_sense`.
     """
 
-    def __init__(self, names: list[str], maximize: bool, **data: Any) -> None:
-        super().__init__(**data)
+    def __init__(self, names: list[str], maximize: bool, model: Model) -> None:
+        super().__init__(**model.arguments())
         self.names = names
         self.maximize = maximize
 
@@ -128,12 +129,10 @@ def _convert(model: Any) -> FileModel:
     maximize = lp.sense_ == highspy.ObjSense.kMaximize
     sign = -1.0 if maximize else 1.0
     try:
-        return FileModel(
-            names, maximize,
-            P=sign * _hessian(model.hessian_, n), q=sign * np.asarray(lp.col_cost_),
-            A=_rows(lp), l=low, u=high, lb=lb, ub=ub, integer=_integers(lp, names),
-            constant=sign * lp.offset_,
-        )
+        return FileModel(names, maximize, Model(
+            sign * _hessian(model.hessian_, n), sign * np.asarray(lp.col_cost_), _rows(lp),
+            low, high, lb, ub, _integers(lp, names), sign * lp.offset_,
+        ))
     except ValueError as error:
         if maximize and "positive semidefinite" in str(error):
             raise ValueError(

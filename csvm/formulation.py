@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from bnb.qp.model import Model
+
 if TYPE_CHECKING:  # hundreds of modules, which most users never need
     import cvxpy as cp
 
@@ -21,36 +23,22 @@ __all__ = ["BigM", "factor", "kernel_csvm", "kernel_csvm_cvxpy", "primal_csvm", 
 
 
 @dataclass(frozen=True)
-class BigM:
-    """min x'Px / 2 + q'x  s.t.  l <= Ax <= u,  lb <= x <= ub,  x[binary] in {0, 1}.
+class BigM(Model):
+    """A CSVM with big constants; its integers are the z.
 
     Parameters
     ----------
-    P, A : sparse matrix
-    q, l, u, lb, ub : ndarray
-    binary : ndarray of int
-        Positions of z.
     intercept : int
         Position of beta.
     """
 
-    P: sp.csr_matrix
-    q: np.ndarray
-    A: sp.csr_matrix
-    l: np.ndarray  # noqa: E741 - the usual name
-    u: np.ndarray
-    lb: np.ndarray
-    ub: np.ndarray
-    binary: np.ndarray
-    intercept: int
+    intercept: int = 0
 
     def problem(self) -> MIQP:
         """The same for `bnb.solve`."""
         from bnb import MIQP
 
-        return MIQP(
-            self.P, self.q, self.A, self.l, self.u, lb=self.lb, ub=self.ub, binary=self.binary
-        )
+        return MIQP(**self.arguments())
 
 
 def factor(K: np.ndarray) -> np.ndarray:
@@ -106,8 +94,9 @@ def primal_csvm(
     w = np.full(r, np.sqrt(attained))
     lb = np.concatenate([-w, [beta[0]], np.zeros(n)])
     ub = np.concatenate([w, [beta[1]], xi, np.ones(m)])
-    binary = np.arange(r + 1 + first, r + 1 + n)
-    return BigM(sp.csr_matrix(P), q, A, low, np.full(len(low), np.inf), lb, ub, binary, r)
+    z = np.arange(r + 1 + n) > r + first
+    high = np.full(len(low), np.inf)
+    return BigM(sp.csr_matrix(P), q, A, low, high, lb, ub, z, intercept=r)
 
 
 def kernel_csvm(
@@ -153,8 +142,8 @@ def kernel_csvm(
     beta, xi = _ranges(K, y, cost, attained)
     lb = np.concatenate([np.zeros(n), [beta[0]], np.zeros(n)])
     ub = np.concatenate([0.5 * cost, np.full(m, M2), [beta[1]], xi, np.ones(m)])
-    binary = np.arange(n + 1 + first, n + 1 + n)
-    return BigM(sp.csr_matrix(P), q, A, low, high, lb, ub, binary, n)
+    z = np.arange(n + 1 + n) > n + first
+    return BigM(sp.csr_matrix(P), q, A, low, high, lb, ub, z, intercept=n)
 
 
 def primal_csvm_cvxpy(

@@ -1,5 +1,7 @@
 """The promise: optimum equal to enumeration, on hundreds of random problems of each kind."""
 
+import itertools
+
 import numpy as np
 import pytest
 from oracle import brute_force, convex_minimum, random_psd
@@ -131,6 +133,30 @@ def test_indicator(block):
                 ))
         problem = bnb.IndicatorQP(P, q, G=G, b=b, groups=groups, weights=weights)
         agree(bnb.solve(problem), truth)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_children_of_an_indicator_share_out_what_may_hold(seed):
+    """Every way to fulfil the groups is in one child, and in one only."""
+    rng = np.random.default_rng(seed)
+    n, m = 3, 8
+    weights = rng.choice([0.5, 1.0, 2.0], m)
+    groups = [(range(5), 0.5 * weights[:5].sum()), (range(3, m), 0.6 * weights[3:].sum())]
+    problem = bnb.IndicatorQP(
+        random_psd(rng, n, n) + np.eye(n), np.zeros(n), G=rng.normal(size=(m, n)),
+        b=rng.random(m), weights=weights, groups=groups,
+    )
+    problem.prepare(bnb.Goal())
+    state = problem.root()
+    found = problem.evaluate(state, bnb.Goal())
+    if not found.candidates:  # solved at once
+        return
+    boxes = [child.state for child in problem.branch(state, found, found.candidates[0])]
+    for z in itertools.product([0.0, 1.0], repeat=m):
+        if all(weights[list(rows)] @ np.array(z)[list(rows)] >= k for rows, k in groups):
+            inside = [np.all(box.lb[-m:] <= z) and np.all(z <= box.ub[-m:]) for box in boxes]
+            assert sum(inside) == 1
+
 
 
 @pytest.mark.parametrize("big", [1e2, 1e6])

@@ -176,6 +176,7 @@ def test_every_way_through_an_evaluation(seed, weak, monkeypatch):
 def test_screening_agrees_with_brute_force(seed, monkeypatch):
     """As if five columns were many."""
     monkeypatch.setattr("bnb.subset.screen.DENSE", 5)
+    monkeypatch.setattr("bnb.subset.screen.FEW", 5)
     n = [8, 30][seed % 2]
     X, y = regression(seed, n=n, p=11, correlation=[0.0, 1.0][seed // 2 % 2])
     X = X * 10.0 ** np.linspace(-1, 1, 11)
@@ -188,6 +189,7 @@ def test_screening_agrees_with_brute_force(seed, monkeypatch):
 
 def test_screening_resumes(tmp_path, monkeypatch):
     monkeypatch.setattr("bnb.subset.screen.DENSE", 12)
+    monkeypatch.setattr("bnb.subset.screen.FEW", 12)
     X, y = regression(1, n=40, p=30, correlation=2.0)
     problem = BestSubset(X, y, 6, ridge=3.0)
     whole = bnb.solve(problem)
@@ -223,13 +225,48 @@ def test_relaxation_is_below_every_subset(seed):
         rng.random(7), min(values.values()), 10, Patience(),
     )
     assert np.linalg.eigvalsh(S - np.diag(diagonals.at(log)[0]))[0] >= 0.0
-    inside, outside = best.forced(k)
+    inside, outside = best.forced()
     for chosen, value in values.items():
         assert best.bound <= value
         assert all(inside[j] <= value if j in chosen else outside[j] <= value for j in range(7))
     assert best.bound >= relaxed.evaluate(
-        relaxed.Dense(S), b, diagonals.at(diagonals.start())[0], k, np.full(7, k / 7)
+        relaxed.Dense(S), b, diagonals.at(diagonals.start())[0], relaxed.Choice.of(k, 7),
+        np.full(7, k / 7),
     )[1].bound
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_relaxation_with_groups(seed):
+    """Below every choice with one column of each group, also where one more is forced."""
+    rng = np.random.default_rng(seed)
+    p, inside, k = 9, seed % 3, 1 + seed % 4
+    X = rng.normal(size=(30, p))
+    X[:, 1:] += 2.0 * rng.random() * X[:, :-1]
+    X /= np.sqrt((X**2).sum(axis=0) + 1.0)
+    y = rng.normal(size=30) + 5.0 * X[:, 3]
+    y /= np.linalg.norm(y)
+    D = 1.0 - (X**2).sum(axis=0)
+    S, b = X.T @ X + np.diag(D), X.T @ y
+    groups = int(rng.integers(0, k + 1))
+    group = np.full(p, -1)
+    free = inside + rng.permutation(p - inside)
+    group[free[:groups]] = np.arange(groups)
+    group[free[groups:]] = rng.integers(-1, max(groups, 1), len(free) - groups) if groups else -1
+    values = {}
+    for chosen in itertools.combinations(range(inside, p), k):
+        if set(range(groups)) <= set(group[list(chosen)]):
+            c = [*range(inside), *chosen]
+            values[chosen] = -b[c] @ np.linalg.solve(S[np.ix_(c, c)], b[c])
+    least = min(values.values())
+    best = relaxed.relax(
+        relaxed.Dense(S), b, D, relaxed.Choice(k, inside, group, groups), rng.random(p), least
+    )
+    value = relaxed.evaluate(relaxed.Dense(S), b, D, best.choice, best.z)[0]
+    assert value - best.bound <= 0.03 * max(least - value, 1e-5)  # solved, not only bounded
+    come, away = best.forced()
+    for chosen, true in values.items():
+        assert best.bound <= true
+        assert all((come if j in chosen else away)[j - inside] <= true for j in range(inside, p))
 
 
 # -- SupportQP without rows -----------------------------------------------------------------

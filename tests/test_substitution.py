@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import bnb
-from bnb.qp.substitution import Model, rows_to_bounds, substitute
+from bnb.qp.model import Model
+from bnb.qp.substitution import rows_to_bounds, substitute
 
 INF = np.inf
 

@@ -1,6 +1,6 @@
 """Mixed-integer and cardinality-constrained QPs as problems for the engine.
 
-model and search    `miqp`, and what is special: `support`, `indicator`, `lattice`
+model and search    `model`, `miqp`, and what is special: `support`, `indicator`, `lattice`
 presolve            `structure`, `propagation`, `substitution`, `recession`
 relaxations         `strengthen`, which has `relaxations.qp` rewrite and solve them
 incumbents          `heuristics`, `local_search`, `swaps`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,13 @@ import scipy.sparse as sp
 from relaxations import Patience
 
 from .. import validation
-from ..problem import Candidate, Evaluation
+from ..chains import Chains
+from ..problem import Candidate, Child, Evaluation, Goal
 from .miqp import MIQP, Box
 
 _HOLDS = 1e-9
+_SPARE, _TRIALS = 2.0, 24  # trials as a multiple of what a split needs, and at most
+_SHARPNESS, _DECAY = 6.0, 0.9  # see `Chains.best`
 
 
 class IndicatorQP(MIQP):
@@ -36,7 +40,7 @@ class IndicatorQP(MIQP):
     -----
     Internally x is followed by the slacks s = Gx − b and binaries z with z_j = 1 ⇒ s_j ≥ 0. No
     big-M is needed: a row that is neither enforced nor given up is simply left out of the
-    relaxation. Branching is on the row violated most; `Result.x` is x alone.
+    relaxation. Nodes are split by chains of violated rows (`bnb.chains`); `Result.x` is x alone.
 
     Examples
     --------
@@ -132,23 +136,91 @@ class IndicatorQP(MIQP):
         """Not known: enforced rows, which are not rows of A, may stop the fall."""
         return False
 
-    def _candidates(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> list[Candidate]:
-        """Open rows, most violated first; those that hold come last and only if all do."""
-        open_ = np.flatnonzero(lb[self._z] < ub[self._z])
-        slack = self._G[open_] @ x[: self._n] - self._b[open_]
-        order = np.argsort(slack, kind="stable")
-        chosen = [i for i in order if slack[i] < -_HOLDS] or list(order)
-        return [
-            Candidate(int(self._z[open_[i]]), max(float(-slack[i]), 1e-9), 1.0) for i in chosen
-        ]
+    # -- the search -------------------------------------------------------------------------
 
-    def branch(self, state: Box, evaluation: Evaluation, candidate: Candidate) -> list[Box]:
-        """Enforce the row in one child and give it up in the other."""
-        box: Box = evaluation.data
-        enforced, given_up = (Box(box.lb.copy(), box.ub.copy(), box.warm) for _ in range(2))
-        enforced.lb[candidate.key] = 1.0
-        given_up.ub[candidate.key] = 0.0
-        return [enforced, given_up]
+    def evaluate(self, state: Box, goal: Goal) -> Evaluation:
+        """As for `MIQP`; then rows that cannot be enforced are given up, and the node is split."""
+        found = super().evaluate(state, goal)
+        while found.candidates:
+            box: Box = found.data
+            trials = self._try(box, goal)
+            refuted = [j for j, trial in trials.items() if trial.bound >= goal.cutoff]
+            box.ub[self._z[refuted]] = 0.0
+            if refuted:
+                found.removed = min(found.removed, goal.cutoff)
+            if not (refuted and self._decides(box)):
+                children = self._split(box, found.bound, trials, goal)
+                bound = max(found.bound, min(child.bound for child in children))
+                return replace(found, bound=bound, candidates=[Candidate(0)], data=children,
+                               seconds=None)
+            last, found = found, super().evaluate(box, goal)
+            found.bound = max(last.bound, found.bound)
+            found.removed = min(last.removed, found.removed)
+            found.solutions = [*last.solutions, *found.solutions]
+        return found
+
+    def _decides(self, box: Box) -> bool:
+        """Whether what is left of the budgets enforces a row, or is overdrawn, or all is said."""
+        lb, ub = box.lb.copy(), box.ub.copy()
+        return (not self.propagate(lb, ub) or bool(np.any(lb[self._z] != box.lb[self._z]))
+                or self._is_leaf(lb, ub))
+
+    def _chains(self, box: Box) -> Chains:
+        may = box.ub[self._z] > 0.5
+        return Chains(self._counts, self._counts @ may - self._needs)
+
+    def _open(self, box: Box) -> tuple[np.ndarray, np.ndarray]:
+        """Rows that nothing is decided about, the most violated first, and their slacks."""
+        assert box.warm is not None
+        rows = np.flatnonzero(box.lb[self._z] < box.ub[self._z])
+        slack = self._G[rows] @ box.warm[0][: self._n] - self._b[rows]
+        order = np.argsort(slack, kind="stable")
+        return rows[order], slack[order]
+
+    def _try(self, box: Box, goal: Goal) -> dict[int, Child]:
+        """Enforce violated rows one at a time, for every group that they overdraw."""
+        rows, slack = self._open(box)
+        trials: dict[int, Child] = {}
+        for j in self._chains(box).trials(rows[slack < -_HOLDS], _SPARE, _TRIALS):
+            if goal.expired():
+                break
+            part = Box(box.lb.copy(), box.ub.copy(), box.warm)
+            part.lb[self._z[j]] = 1.0
+            if not self.propagate(part.lb, part.ub, rounds=1):
+                trials[j] = Child(part, np.inf)
+                continue
+            found = self._relax(part.lb, part.ub, box.warm, goal)
+            part.warm = (found.x, found.y)
+            trials[j] = Child(part, found.bound)
+        return trials
+
+    def _split(
+        self, box: Box, bound: float, trials: dict[int, Child], goal: Goal
+    ) -> list[Child]:
+        """By a chain of rows of which some is the first that is not given up."""
+        chains = self._chains(box)
+        bounds = {j: trial.bound for j, trial in trials.items() if box.ub[self._z[j]] > 0.5}
+        chain = chains.best(bounds, bound, goal.cutoff, _SHARPNESS, _DECAY)
+        chain = chain or [int(self._open(box)[0][0])]
+        children = []
+        for i, j in enumerate(chain):
+            warm = trials[j].state.warm if j in trials else box.warm
+            child = Box(box.lb.copy(), box.ub.copy(), warm)
+            child.ub[self._z[chain[:i]]] = 0.0
+            child.lb[self._z[j]] = 1.0
+            children.append(Child(child, max(bound, bounds.get(j, bound))))
+        if not chains.overdrawn(np.array(chain)).size:
+            child = Box(box.lb.copy(), box.ub.copy(), box.warm)
+            child.ub[self._z[chain]] = 0.0
+            children.append(Child(child, bound))
+        return children
+
+    def branch(
+        self, state: Any, evaluation: Evaluation, candidate: Candidate
+    ) -> Sequence[Box | Child]:
+        """What the evaluation has split the node into."""
+        children: list[Child] = evaluation.data
+        return children
 
     def fix_and_propagate(
         self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, patience: Patience

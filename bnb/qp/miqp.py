@@ -29,6 +29,7 @@ from ..result import Result, Status
 from ..subset.search import SubsetSearch
 from . import heuristics
 from .lattice import LatticeSearch
+from .model import Model
 from .propagation import Propagator
 from .recession import falls_forever
 from .strengthen import Strengthener, free_curvature
@@ -141,6 +142,14 @@ class MIQP(Problem):
         self._seconds = 0.0
         self.evaluations = 0
         self._delegate: Delegate | None = None  # a search that is better suited to the structure
+
+    @property
+    def model(self) -> Model:
+        """The problem as plain data."""
+        return Model(
+            self.P, self.q, self.A, self.l, self.u, self.lb, self.ub, self.is_integer,
+            self.constant,
+        )
 
     # -- the original problem ---------------------------------------------------------------
 

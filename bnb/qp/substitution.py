@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .model import Model
+
 _PIVOT = 1e-6
 """A variable is computed from its row only if its coefficient is not tiny in that row."""
 
@@ -21,28 +23,6 @@ _EMPTY_ROW = 1e-9
 
 _DENSE, _MOST_DENSE = 0.1, 50_000_000
 """Share of entries above which a matrix is treated as a full one, if it is not larger than this."""
-
-
-@dataclass(frozen=True)
-class Model:
-    """min ½ xᵀPx + qᵀx + constant  s.t.  l ≤ Ax ≤ u,  lb ≤ x ≤ ub,  x integer where `integer`.
-
-    Plain data, in the order and with the meaning of the arguments of `bnb.MIQP`.
-    """
-
-    P: sp.csr_matrix
-    q: np.ndarray
-    A: sp.csr_matrix
-    l: np.ndarray  # noqa: E741 - the usual name
-    u: np.ndarray
-    lb: np.ndarray
-    ub: np.ndarray
-    integer: np.ndarray
-    constant: float = 0.0
-
-    def arguments(self) -> dict[str, Any]:
-        """Keyword arguments for `bnb.MIQP`."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)

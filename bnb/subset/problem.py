@@ -10,7 +10,7 @@ import numpy as np
 from ..problem import Candidate, Child, Evaluation, Goal, Problem
 from . import screen
 from .data import SubsetData
-from .search import Subset, SubsetSearch
+from .search import SubsetSearch
 
 
 class BestSubset(Problem):
@@ -66,24 +66,24 @@ class BestSubset(Problem):
         found.bound = 0.0
         return found
 
-    def root(self) -> Subset:
+    def root(self) -> Any:
         """Every column is free."""
         return self._search.root()
 
-    def evaluate(self, state: Subset, goal: Goal) -> Evaluation:
+    def evaluate(self, state: Any, goal: Goal) -> Evaluation:
         """Search below the node for a slice of work."""
         return self._search.evaluate(state, goal)
 
     def branch(
-        self, state: Subset, evaluation: Evaluation, candidate: Candidate
+        self, state: Any, evaluation: Evaluation, candidate: Candidate
     ) -> Sequence[Child]:
         """What the evaluation left open."""
         return self._search.branch(evaluation)
 
-    def encode(self, state: Subset) -> list[list[int]]:
+    def encode(self, state: Any) -> list[list[int]]:
         """The state as JSON data."""
         return self._search.encode(state)
 
-    def decode(self, data: Any) -> Subset:
+    def decode(self, data: Any) -> Any:
         """The state back from JSON data."""
         return self._search.decode(data)

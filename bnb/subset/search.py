@@ -51,7 +51,7 @@ class Subset:
 
 
 @dataclass
-class _Done:
+class Done:
     """What an evaluation has done before its last step."""
 
     nodes: int = 0
@@ -162,7 +162,7 @@ class SubsetSearch:
         return goal.patience.run(lambda: self._evaluate(state, goal), 10.0 * size**3)
 
     def _evaluate(self, state: Subset, goal: Goal) -> Evaluation:
-        done = _Done()
+        done = Done()
         while True:
             found = condition(self.data, state.inside, state.free)
             if found is None:
@@ -212,7 +212,7 @@ class SubsetSearch:
         )
         state = Subset(state.inside, state.free, (log, best.z))
         values = [self._value((1.0 - inverse.theta) * np.maximum(gram[f, f] + part, 0.0))
-                  for part in (best.bound, *best.forced(k))]
+                  for part in (best.bound, *best.forced())]
         bound, score = float(values[0]), best.z * (1.0 - best.z) * best.score
         away, inside = (part >= goal.cutoff for part in values[1:])
         if bound >= goal.cutoff or not (away.any() or inside.any()):
@@ -253,7 +253,7 @@ class SubsetSearch:
         return Evaluation(bound, [solution], [Candidate(0)], children, nodes=0)
 
     def _explore(
-        self, state: Subset, k: int, inverse: Inverse, goal: Goal, done: _Done
+        self, state: Subset, k: int, inverse: Inverse, goal: Goal, done: Done
     ) -> Evaluation:
         """Search by elimination for a slice of work."""
         data = self.data

@@ -1,16 +1,16 @@
 """The search by the plain convex bound: split on the anchors that its solution violates.
 
 Leaving the free anchors out gives a convex problem, exact in a few active-set steps after its
-parent's.  If the anchors it violates fit the budgets the node is solved.  Else let j_1, j_2, ... be
-violated anchors too many to be given up together: some j_k is the first of them that is not given
-up, so the node is split into "give up j_1 ... j_k-1, enforce j_k", k = 1, 2, ...  Enforcing each is
-tried before the split; those that the incumbent refutes are given up for good.
+parent's.  If the anchors it violates fit the budgets the node is solved.  Else it is split by a
+chain of them (`bnb.chains`).  Enforcing each is tried before the split; those that the incumbent
+refutes are given up for good.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from bnb.chains import Chains
 from bnb.problem import Candidate, Child, Evaluation, Goal
 from relaxations.svm.bounds.convex import ConvexBound, Solved
 from relaxations.svm.dual import Dual
@@ -50,7 +50,7 @@ class ConvexSearch:
                 _, x = self._finder.read(solved.t, solved.F, slack <= _VIOLATED, solved.beta)
                 return Evaluation(node.bound, [("N", x)], removed=goal.cutoff)
             violated = violated[np.argsort(-slack[violated], kind="stable")]
-            trials = self._try(node, solved, violated, left, goal)
+            trials = self._try(node, solved, Chains(self._in.weights, left), violated, goal)
             refuted = [j for j, trial in trials.items() if trial.bound >= goal.cutoff]
             node.status[refuted] = GIVEN_UP
             if not (refuted and self._decides(node.status)):
@@ -78,22 +78,16 @@ class ConvexSearch:
         return self._in.propagate(after) is None or bool(np.any(after != status))
 
     def _try(
-        self, node: Node, solved: Solved, violated: np.ndarray, left: np.ndarray, goal: Goal
+        self, node: Node, solved: Solved, chains: Chains, violated: np.ndarray, goal: Goal
     ) -> dict[int, Solved]:
         """Enforce violated anchors one at a time, for every rate that they overdraw."""
         trials: dict[int, Solved] = {}
         dual = self._in.dual(node.status == ENFORCED, node.b_l, node.b_u)
         self._bound.hold()
-        for rate in self._in.overdrawn(violated, left):
-            weights = self._in.weights[rate, violated]
-            members = violated[weights > 0.0]
-            needed = left[rate] / weights[weights > 0.0].mean() + 1.0
-            most = min(int(np.ceil(self._settings.spare * needed)), self._settings.probes)
-            for j in members[:most].tolist():
-                if goal.expired():
-                    return trials
-                if j not in trials:
-                    trials[j] = self._enforce(dual, solved, self._in.first + j, goal)
+        for j in chains.trials(violated, self._settings.spare, self._settings.probes):
+            if goal.expired():
+                break
+            trials[j] = self._enforce(dual, solved, self._in.first + j, goal)
         return trials
 
     def _enforce(self, dual: Dual, solved: Solved, variable: int, goal: Goal) -> Solved:
@@ -109,44 +103,15 @@ class ConvexSearch:
     def _split(
         self, node: Node, violated: np.ndarray, trials: dict[int, Solved], goal: Goal
     ) -> list[Child]:
-        """The chain of anchors, all of one rate, whose children promise the smallest trees."""
+        """By the chain of anchors, all of one rate, whose children promise the smallest trees."""
         left = self._in.budgets - self._in.weights @ (node.status == GIVEN_UP)
-        chains = [
-            self._chain(rate, trials, node, left[rate]) for rate in range(len(left))
-        ]
-        chains = [chain for chain in chains if chain]
-        if not chains:  # out of time: nothing was tried
-            first = next(j for j in violated.tolist() if node.status[j] != GIVEN_UP)
-            return self._children(node, [first], trials)
-        return self._children(
-            node, min(chains, key=lambda c: self._size(node, c, trials, goal)), trials
+        bounds = {j: trial.bound for j, trial in trials.items() if node.status[j] != GIVEN_UP}
+        chain = Chains(self._in.weights, left).best(
+            bounds, node.bound, goal.cutoff, self._settings.sharpness, self._settings.decay
         )
-
-    def _chain(
-        self, rate: int, trials: dict[int, Solved], node: Node, left: float
-    ) -> list[int]:
-        """Tried anchors of a rate, the hardest to enforce first, until they overdraw it."""
-        weights = self._in.weights[rate]
-        tried = [j for j in trials if weights[j] > 0.0 and node.status[j] != GIVEN_UP]
-        chain: list[int] = []
-        for j in sorted(tried, key=lambda j: -trials[j].bound):
-            chain.append(j)
-            left -= weights[j]
-            if left < -1e-9:
-                break
-        return chain
-
-    def _size(
-        self, node: Node, chain: list[int], trials: dict[int, Solved], goal: Goal
-    ) -> float:
-        """A guess of how many nodes the children of a chain lead to."""
-        gap = goal.cutoff - node.bound
-        unit = gap if np.isfinite(gap) else max(abs(node.bound), 1.0)
-        shares = [max(trials[j].bound - node.bound, 0.0) / unit for j in chain]
-        if self._leftover(node, chain) is not None:
-            shares.append(0.0)
-        size = np.exp(-self._settings.sharpness * np.array(shares))
-        return float(size @ self._settings.decay ** np.arange(len(shares)))
+        if not chain:  # out of time: nothing was tried
+            chain = [next(j for j in violated.tolist() if node.status[j] != GIVEN_UP)]
+        return self._children(node, chain, trials)
 
     def _leftover(self, node: Node, chain: list[int]) -> np.ndarray | None:
         """The status with the whole chain given up, None if the budgets forbid it."""
