@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from ...jit import inner
 from ...patience import Patience
 from ..dual import Dual, Effort, Point, gradient, intercept
 from ..gram import Gram, times
@@ -304,7 +305,7 @@ def _read_answer(
         kernel_diag[j] = diag[j]
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _complement(
     K: np.ndarray,
     kernel: np.ndarray,
@@ -349,7 +350,7 @@ def _expand(
                 half_t[i] += 0.5 * extra * row[i]
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _rest(
     K: np.ndarray,
     p: np.ndarray,
