@@ -18,7 +18,7 @@ from .estimator import CSVM, fit_path
 from .feasibility import InfeasibleRatesError
 from .groups import group_names, take_groups
 from .labels import Labels
-from .progress import Progress
+from .progress import ProgressLine
 from .rates import Confusion, Constraint, Rate, parse_constraints
 
 __all__ = ["RateScorer", "Tuned", "rate_scorer", "tune"]
@@ -143,7 +143,7 @@ def tune(
     costs: Sequence[float] = COSTS,
     gammas: Sequence[float | str] | None = None,
     groups: np.ndarray | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLine | None = None,
 ) -> Tuned:
     """The cost and kernel width with the best rates on held-out folds.
 
@@ -161,7 +161,7 @@ def tune(
     gammas : sequence, optional
         By default four around one over the number of features; for the linear kernel none.
     groups : ndarray (n,), optional
-    progress : Progress, optional
+    progress : ProgressLine, optional
     """
     if gammas is None:
         features = X.shape[1]
@@ -175,7 +175,7 @@ def tune(
     folds = list(_folds(labels.signs).split(X, labels.signs))
     said = np.full((len(gammas), len(costs), len(y)), np.nan)
     todo = list(product(range(len(gammas)), folds))
-    step = (progress or Progress(None)).step("tuning", [], [at for at, _ in todo], 1)
+    step = (progress or ProgressLine(None)).step("tuning", [], [at for at, _ in todo], 1)
     with step as advance:
         for at, (rest, fold) in todo:
             begin = monotonic()

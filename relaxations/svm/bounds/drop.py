@@ -33,7 +33,7 @@ from numba import njit
 from ...jit import inner
 from ..order import descending
 
-__all__ = ["Certificate", "Losses", "Rates", "allowed_loss", "certify", "drop_bound",
+__all__ = ["DropBound", "Losses", "Rates", "allowed_loss", "certify", "drop_bound",
            "empty_losses", "policy_terms", "starts_of", "top_sum", "with_loss", "worst_set"]
 
 _EPS = np.finfo(np.float64).eps
@@ -84,7 +84,7 @@ def empty_losses(m: int, L: int) -> Losses:
 
 
 @dataclass
-class Certificate:
+class DropBound:
     """A bound and what it rests on.
 
     Parameters
@@ -109,7 +109,7 @@ class Certificate:
 def drop_bound(
     K: np.ndarray, p: np.ndarray, t: np.ndarray, half: np.ndarray, free: np.ndarray, rates: Rates,
     S: np.ndarray, bars: np.ndarray, steps: int,
-) -> Certificate:
+) -> DropBound:
     """The drop bound of ``t``.
 
     Parameters
@@ -132,9 +132,9 @@ def drop_bound(
 
     Returns
     -------
-    Certificate
+    DropBound
     """
-    return Certificate(*_drop_bound(K, p, t, half, free, rates, S, bars, steps))
+    return DropBound(*_drop_bound(K, p, t, half, free, rates, S, bars, steps))
 
 
 @njit(nogil=True, cache=True)

@@ -19,7 +19,7 @@ from ...patience import Patience
 from ..dual import Dual, Effort, Point, gradient, intercept
 from ..gram import Gram, times
 from ..solvers import NodeSolver
-from .drop import Certificate, Rates, drop_bound
+from .drop import DropBound, Rates, drop_bound
 
 __all__ = ["DropGame", "Mixture", "Played", "spread"]
 
@@ -45,7 +45,7 @@ class Mixture:
 class Played:
     """What a game gave: the best certificate, and what its bound would be at mid-interval."""
 
-    certificate: Certificate
+    certificate: DropBound
     middle: float
 
 
