@@ -460,14 +460,8 @@ class CSVM(ClassifierMixin, BaseEstimator):
 
 
 def fit_path(
-    estimator: CSVM,
-    X: Any,
-    y: Any,
-    parameters: Iterable[Mapping[str, Any]],
-    *,
-    sample_weight: Any = None,
-    anchors: Anchors | None = None,
-    sensitive_features: Any = None,
+    estimator: CSVM, X: Any, y: Any, parameters: Iterable[Mapping[str, Any]], *,
+    sample_weight: Any = None, anchors: Anchors | None = None, sensitive_features: Any = None,
 ) -> list[CSVM]:
     """Fit a model for each of neighbouring parameters, each search starting from the last one.
 

@@ -97,13 +97,8 @@ class RateReport:
 
 
 def requirements(
-    constraints: Iterable[Constraint],
-    y: np.ndarray,
-    weights: np.ndarray,
-    *,
-    threshold: str = "exact",
-    alpha: float = 0.05,
-    groups: np.ndarray | None = None,
+    constraints: Iterable[Constraint], y: np.ndarray, weights: np.ndarray, *,
+    threshold: str = "exact", alpha: float = 0.05, groups: np.ndarray | None = None,
     positions: np.ndarray | None = None,
 ) -> list[Requirement]:
     """What the constraints ask of anchors with labels `y`, one row for each (and for each group).

@@ -52,10 +52,7 @@ def umbrella_rank(p0: float, n: int, alpha: float) -> int:
 
 
 def umbrella_threshold(
-    scores: np.ndarray,
-    positive: np.ndarray,
-    constraints: Sequence[Constraint],
-    confidence: float,
+    scores: np.ndarray, positive: np.ndarray, constraints: Sequence[Constraint], confidence: float,
     groups: np.ndarray | None = None,
 ) -> float:
     """The boldest threshold at which rates of one class hold with the confidence asked.
@@ -96,10 +93,7 @@ def umbrella_threshold(
 
 
 def threshold_of_classes(
-    scores: np.ndarray,
-    positive: np.ndarray,
-    constraints: Sequence[Constraint],
-    confidence: float,
+    scores: np.ndarray, positive: np.ndarray, constraints: Sequence[Constraint], confidence: float,
     groups: np.ndarray | None = None,
 ) -> tuple[float, Certificate]:
     """A threshold at which rates of one class or of both hold, and its certificate.
@@ -135,11 +129,8 @@ def threshold_of_classes(
 
 
 def in_order(
-    scores: Sequence[np.ndarray],
-    positive: np.ndarray,
-    constraints: Sequence[Constraint],
-    share: float,
-    groups: np.ndarray | None = None,
+    scores: Sequence[np.ndarray], positive: np.ndarray, constraints: Sequence[Constraint],
+    share: float, groups: np.ndarray | None = None,
 ) -> list[Rule]:
     """Thresholds of all models, the likeliest to be certified first.
 
@@ -196,12 +187,8 @@ def safety(
 
 
 def fixed_sequence(
-    candidates: Iterable[Rule],
-    predict: Callable[[Rule], np.ndarray],
-    positive: np.ndarray,
-    constraints: Sequence[Constraint],
-    confidence: float,
-    groups: np.ndarray | None = None,
+    candidates: Iterable[Rule], predict: Callable[[Rule], np.ndarray], positive: np.ndarray,
+    constraints: Sequence[Constraint], confidence: float, groups: np.ndarray | None = None,
 ) -> tuple[Rule, Certificate]:
     """Test candidates until one fails; the best of those certified, else the first one.
 

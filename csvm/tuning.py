@@ -69,9 +69,7 @@ class RateScorer:
 
 def rate_scorer(
     constraints: str | Constraint | Iterable[str | Constraint],
-    maximise: str | Rate = "balanced_accuracy",
-    *,
-    sensitive_features: str | None = None,
+    maximise: str | Rate = "balanced_accuracy", *, sensitive_features: str | None = None,
     pos_label: Any = None,
 ) -> RateScorer:
     """A scorer by which candidates that miss a rate rank behind all that meet it.
@@ -136,13 +134,8 @@ class Tuned:
 
 
 def tune(
-    model: CSVM,
-    X: np.ndarray,
-    y: np.ndarray,
-    *,
-    costs: Sequence[float] = COSTS,
-    gammas: Sequence[float | str] | None = None,
-    groups: np.ndarray | None = None,
+    model: CSVM, X: np.ndarray, y: np.ndarray, *, costs: Sequence[float] = COSTS,
+    gammas: Sequence[float | str] | None = None, groups: np.ndarray | None = None,
     progress: ProgressLine | None = None,
 ) -> Tuned:
     """The cost and kernel width with the best rates on held-out folds.

@@ -103,17 +103,9 @@ class Exploration:
 
 
 def explore(
-    X: Any,
-    y: Any,
-    *,
-    sensitive_features: Any = None,
-    pos_label: Any = None,
-    targets: Sequence[str | Constraint] = TARGETS,
-    folds: int = 5,
-    time_limit: float = 2.0,
-    random_state: int = 0,
-    store: str | Path | None = None,
-    progress: ProgressLine | None = None,
+    X: Any, y: Any, *, sensitive_features: Any = None, pos_label: Any = None,
+    targets: Sequence[str | Constraint] = TARGETS, folds: int = 5, time_limit: float = 2.0,
+    random_state: int = 0, store: str | Path | None = None, progress: ProgressLine | None = None,
 ) -> Exploration:
     """Rates that can be reached on these data, and what is kept of them on held-out folds.
 

@@ -443,12 +443,7 @@ def _best_move(
 
 @inner
 def _toggle(
-    j: int,
-    sign: float,
-    B: np.ndarray,
-    weights: np.ndarray,
-    marginal: np.ndarray,
-    used: np.ndarray,
+    j: int, sign: float, B: np.ndarray, weights: np.ndarray, marginal: np.ndarray, used: np.ndarray,
     chosen: np.ndarray,
 ) -> None:
     """Let j join (sign 1) or leave (-1) the set; ``marginal`` is what each anchor adds to it."""
@@ -500,12 +495,7 @@ def _companions(
 
 @njit(nogil=True, cache=True)
 def certify(
-    terms: tuple,
-    S: np.ndarray,
-    bars: np.ndarray,
-    rates: Rates,
-    starts: np.ndarray,
-    steps: int,
+    terms: tuple, S: np.ndarray, bars: np.ndarray, rates: Rates, starts: np.ndarray, steps: int,
     found: Losses,
 ) -> tuple[float, float]:
     """Bound the value over all sets and both ends of the interval; tighten S on the way.
@@ -579,11 +569,7 @@ def certify(
 
 @inner
 def _resplit(
-    M: np.ndarray,
-    bars: np.ndarray,
-    loss: np.ndarray,
-    mu: np.ndarray,
-    weights: np.ndarray,
+    M: np.ndarray, bars: np.ndarray, loss: np.ndarray, mu: np.ndarray, weights: np.ndarray,
     excess: float,
 ) -> bool:
     """A subgradient step on the split that aims to lower the loss by ``excess``.

@@ -254,16 +254,8 @@ def average_in(chosen: np.ndarray, share: float, u: np.ndarray, C: np.ndarray) -
 
 @njit(nogil=True, cache=True)
 def _pose_answer(
-    K: np.ndarray,
-    kernel: np.ndarray,
-    kernel_diag: np.ndarray,
-    p: np.ndarray,
-    free: np.ndarray,
-    u: np.ndarray,
-    C: np.ndarray,
-    x: np.ndarray,
-    half: np.ndarray,
-    F: np.ndarray,
+    K: np.ndarray, kernel: np.ndarray, kernel_diag: np.ndarray, p: np.ndarray, free: np.ndarray,
+    u: np.ndarray, C: np.ndarray, x: np.ndarray, half: np.ndarray, F: np.ndarray,
 ) -> None:
     """Write the kernel and the gradient F of the answer's dual in x = (1 - u) t.
 
@@ -286,15 +278,8 @@ def _pose_answer(
 
 @njit(nogil=True, cache=True)
 def _read_answer(
-    K: np.ndarray,
-    diag: np.ndarray,
-    kernel: np.ndarray,
-    kernel_diag: np.ndarray,
-    p: np.ndarray,
-    free: np.ndarray,
-    x: np.ndarray,
-    half: np.ndarray,
-    F: np.ndarray,
+    K: np.ndarray, diag: np.ndarray, kernel: np.ndarray, kernel_diag: np.ndarray, p: np.ndarray,
+    free: np.ndarray, x: np.ndarray, half: np.ndarray, F: np.ndarray,
 ) -> None:
     """Update ``half`` = K x / 2 from the gradient of the solved dual, and restore the kernel."""
     _complement(K, kernel, p, free, x, F, half)
@@ -307,13 +292,8 @@ def _read_answer(
 
 @inner
 def _complement(
-    K: np.ndarray,
-    kernel: np.ndarray,
-    p: np.ndarray,
-    free: np.ndarray,
-    x: np.ndarray,
-    known: np.ndarray,
-    out: np.ndarray,
+    K: np.ndarray, kernel: np.ndarray, p: np.ndarray, free: np.ndarray, x: np.ndarray,
+    known: np.ndarray, out: np.ndarray,
 ) -> None:
     """Write F from K x / 2 or K x / 2 from F: with A = kernel - K they add up to p - A x / 2."""
     for i in range(x.size):
@@ -327,13 +307,8 @@ def _complement(
 
 @njit(nogil=True, cache=True)
 def _expand(
-    K: np.ndarray,
-    x: np.ndarray,
-    half_x: np.ndarray,
-    free: np.ndarray,
-    u: np.ndarray,
-    t: np.ndarray,
-    half_t: np.ndarray,
+    K: np.ndarray, x: np.ndarray, half_x: np.ndarray, free: np.ndarray, u: np.ndarray,
+    t: np.ndarray, half_t: np.ndarray,
 ) -> None:
     """Write t = x / (1 - u) on the free anchors, x elsewhere, and K t / 2."""
     n = t.size
@@ -352,14 +327,8 @@ def _expand(
 
 @inner
 def _rest(
-    K: np.ndarray,
-    p: np.ndarray,
-    s: np.ndarray,
-    half_s: np.ndarray,
-    t: np.ndarray,
-    half_t: np.ndarray,
-    free: np.ndarray,
-    chosen: np.ndarray,
+    K: np.ndarray, p: np.ndarray, s: np.ndarray, half_s: np.ndarray, t: np.ndarray,
+    half_t: np.ndarray, free: np.ndarray, chosen: np.ndarray,
 ) -> tuple[float, float, float]:
     """Linear, quadratic and intercept part of t once the chosen anchors are gone.
 
@@ -387,15 +356,8 @@ def _rest(
 
 @njit(nogil=True, cache=True)
 def _best_pull(
-    K: np.ndarray,
-    p: np.ndarray,
-    t: np.ndarray,
-    half_t: np.ndarray,
-    answer: np.ndarray,
-    half_answer: np.ndarray,
-    free: np.ndarray,
-    memory: np.ndarray,
-    count: int,
+    K: np.ndarray, p: np.ndarray, t: np.ndarray, half_t: np.ndarray, answer: np.ndarray,
+    half_answer: np.ndarray, free: np.ndarray, memory: np.ndarray, count: int,
 ) -> float:
     """How far to go from t towards the answer: best against the last sets on a grid of shares."""
     n = t.size
