@@ -7,6 +7,7 @@ import copy
 import numpy as np
 from scipy.optimize import linprog
 
+from bnb.options import Options
 from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.dual import Dual
 from relaxations.svm.gram import Gram, block, dense, factored, times
@@ -142,8 +143,8 @@ class Instance:
         return used.size * float(np.finfo(float).eps) * size
 
     def kept(self, x: np.ndarray) -> np.ndarray:
-        """Which anchors have margin one, up to 1e-6."""
-        return (self.p[: self.n] * self.decision(x))[self.first :] >= 1.0 - 1e-6
+        """Which anchors have margin one, up to what the search lets pass."""
+        return (self.p[: self.n] * self.decision(x))[self.first :] >= 1.0 - Options.feasibility
 
     def check(self, x: np.ndarray) -> tuple[float, float]:
         """Objective, and by how much margins must be relaxed for the counts to hold."""
