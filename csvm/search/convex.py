@@ -13,6 +13,7 @@ import numpy as np
 
 from bnb.problem import Candidate, Child, Evaluation, Goal
 from relaxations.svm.bounds.convex import ConvexBound, Solved
+from relaxations.svm.bounds.drop import ROUNDING
 from relaxations.svm.dual import Dual
 
 from .incumbents import Finder
@@ -132,7 +133,7 @@ class ConvexSearch:
         for j in sorted(tried, key=lambda j: -trials[j].bound):
             chain.append(j)
             left -= weights[j]
-            if left < -1e-9:
+            if left < -ROUNDING:
                 break
         return chain
 

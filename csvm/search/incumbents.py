@@ -15,6 +15,7 @@ from bnb.problem import Goal
 from relaxations.jit import inner
 from relaxations.patience import Patience
 from relaxations.svm.bounds.convex import OVERHEAD
+from relaxations.svm.bounds.drop import ROUNDING
 from relaxations.svm.dual import Dual, Effort, Point, gradient, intercept, make_feasible
 from relaxations.svm.solvers import NodeSolver
 
@@ -25,7 +26,6 @@ __all__ = ["Finder"]
 
 _SATISFIED = 1.0 - 1e-12
 _ROUNDS = 100
-_ROUNDING = 1e-9  # of sums of weights
 _ROWS = 400  # per variable, that a convex problem may take: heuristics need no proof
 _TOL = 1e-6  # violation at which one counts as solved
 _ROUGH = 1e-4  # the same where only the order of the multipliers matters
@@ -316,7 +316,7 @@ def _within_budgets(
         for j in range(weights.shape[1]):
             if p[first + j] * (half[first + j] + beta) < _SATISFIED:
                 missed += weights[rate, j]
-        if missed > budgets[rate] + _ROUNDING:
+        if missed > budgets[rate] + ROUNDING:
             return False
     return True
 
@@ -390,7 +390,7 @@ def _dearest(
     most: int | None = None,
 ) -> list[int]:
     """Allowed anchors of positive worth that fit what is left of the budgets together: greedy."""
-    rows, room = weights.T.tolist(), (left + _ROUNDING).tolist()
+    rows, room = weights.T.tolist(), (left + ROUNDING).tolist()
     some = np.flatnonzero(allowed & (worth > 0.0))
     chosen: list[int] = []
     for j in some[np.argsort(-worth[some], kind="stable")].tolist():
@@ -408,7 +408,7 @@ def _swap_pairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pairs (released, enforced) that respect the budgets, and a guess of what each costs."""
     released, enforced = np.flatnonzero(kept & (t != 0.0)), np.flatnonzero(~kept)
-    left = budgets - weights @ ~kept + _ROUNDING
+    left = budgets - weights @ ~kept + ROUNDING
     change = weights[:, released, None] - weights[:, None, enforced]
     fits = np.all(change <= left[:, None, None], axis=0)
     out, back = (ids[at] for ids, at in zip((released, enforced), np.nonzero(fits), strict=True))

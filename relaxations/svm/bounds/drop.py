@@ -33,12 +33,12 @@ from numba import njit
 from ...jit import inner
 from ..order import descending
 
-__all__ = ["DropBound", "Losses", "Rates", "allowed_loss", "certify", "drop_bound",
+__all__ = ["ROUNDING", "DropBound", "Losses", "Rates", "allowed_loss", "certify", "drop_bound",
            "empty_losses", "policy_terms", "starts_of", "top_sum", "with_loss", "worst_set"]
 
 _EPS = np.finfo(np.float64).eps
 _MAX_SPLIT = 3.0
-_ROUNDING = 1e-9  # of sums of weights
+ROUNDING = 1e-9  # of sums of weights
 _NOBODY = np.int64(-1)  # no literal: numba would compile what takes it once more
 
 
@@ -364,7 +364,7 @@ def _fits(used: np.ndarray, rates: Rates, out: int, into: int) -> bool:
             change += weights[rate, into]
         if out >= 0:
             change -= weights[rate, out]
-        if used[rate] + change > budgets[rate] + _ROUNDING or (exact[rate] and change < 0.0):
+        if used[rate] + change > budgets[rate] + ROUNDING or (exact[rate] and change < 0.0):
             return False
     return True
 
@@ -484,7 +484,7 @@ def _companions(
     for j in range(m):
         extra[j] = 0.0
         for rate in range(budgets.size):
-            count = int(budgets[rate] - weights[rate, j] + _ROUNDING)
+            count = int(budgets[rate] - weights[rate, j] + ROUNDING)
             if count > 0:
                 total, bars[rate, j] = top_sum(
                     M[j, starts[rate]: starts[rate + 1]], count, bars[rate, j],
