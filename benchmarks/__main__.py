@@ -1,4 +1,4 @@
-"""Instance families × solvers × formulations, by honest rules; see docs/benchmarks.md.
+"""Benchmark families × solvers × formulations, by honest rules; see docs/benchmarks.md.
 
     python -m benchmarks --quick
     python -m benchmarks --full --families paper --solvers csvm CPLEX COPT --limit 60
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from csvm.datasets import DatasetError
 
-from .families import FAMILIES, Instance, quick
+from .families import FAMILIES, Benchmark, quick
 from .nodework import Figure, measure
 from .paper.command import main as paper
 from .peers import PEERS
@@ -101,10 +101,10 @@ def report(rows: list[Row], figures: list[Figure], folder: Path) -> int:
     return 1 if contradictions else 0
 
 
-def chosen(options: argparse.Namespace) -> list[Instance]:
+def chosen(options: argparse.Namespace) -> list[Benchmark]:
     if options.quick:
         return list(quick())
-    found: list[Instance] = []
+    found: list[Benchmark] = []
     for name in options.families or FAMILIES:
         try:
             instances = list(FAMILIES[name]())

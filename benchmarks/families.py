@@ -34,11 +34,11 @@ import csvm
 from bnb.problem import Problem
 from bnb.subset import BestSubset
 from csvm.search import CSVMProblem, slack_costs
-from csvm.search.instance import Instance as CSVMInstance
+from csvm.search.instance import Instance
 from csvm.thresholds import threshold_count
 
 from .csvm_instances import first_fold
-from .formulations import CSVM_FORMULATIONS, Arrays, Point
+from .formulations import CSVM_FORMULATIONS, Arrays, Reading
 from .instances import instance_file, load_portfolio, portfolio_problem, random_portfolio
 from .model import Model
 from .paper.printed import TARGETS
@@ -58,7 +58,7 @@ SMALL_SHARE = 0.15  # of a sample's anchors may be given up: Hoeffding's term wo
 
 
 @dataclass(frozen=True)
-class Instance:
+class Benchmark:
     """A problem for us, and the models of it for the peers.
 
     Parameters
@@ -78,7 +78,7 @@ class Instance:
     name: str
     digest: str
     problem: Callable[[], Problem]
-    formulations: Mapping[str, Callable[[], tuple[Model, Point]]]
+    formulations: Mapping[str, Callable[[], tuple[Model, Reading]]]
     options: Mapping[str, str]
     small_objective: bool = False
 
@@ -103,7 +103,7 @@ def made(points: int | None) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Sample:
+class FoldProblem:
     """A CSVM on (a part of) the first training fold of a data set.
 
     Parameters
@@ -166,7 +166,7 @@ class Sample:
         if self.gamma:
             return self.arrays().problem()
         X, y, half = self.rows()
-        return CSVMProblem(CSVMInstance(X, y, *self._constraints(y, half), is_factor=True))
+        return CSVMProblem(Instance(X, y, *self._constraints(y, half), is_factor=True))
 
     def _constraints(self, y: np.ndarray, half: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Costs of the training points, weights of the anchors, and what must be reached."""
@@ -189,9 +189,9 @@ class Sample:
             return np.array([(y > 0) & (groups == g) for g in range(-self.rates)], dtype=float)
         return np.array([y > 0, y < 0, np.ones(len(y))][: self.rates], dtype=float)
 
-    def instance(self, family: str) -> Instance:
+    def instance(self, family: str) -> Benchmark:
         X, y, half = self.rows()
-        return Instance(
+        return Benchmark(
             family, self.name, digest("csvm", self.gamma, X, y, *self._constraints(y, half)),
             self.problem,
             {name: partial(_build, build, self) for name, build in CSVM_FORMULATIONS.items()},
@@ -200,22 +200,22 @@ class Sample:
 
 
 def _build(
-    build: Callable[[Arrays], tuple[Model, Point]], sample: Sample
-) -> tuple[Model, Point]:
+    build: Callable[[Arrays], tuple[Model, Reading]], sample: FoldProblem
+) -> tuple[Model, Reading]:
     return build(sample.arrays())
 
 
-def from_miqp(problem: bnb.MIQP) -> tuple[Model, Point]:
+def from_miqp(problem: bnb.MIQP) -> tuple[Model, Reading]:
     """The problem as the engine holds it; a peer's x is a solution as it is."""
     return Model(**problem.model.arguments()), lambda x: x
 
 
 def miqp_instance(
     family: str, name: str, problem: bnb.MIQP, *, small_objective: bool = False
-) -> Instance:
+) -> Benchmark:
     """An instance of the general engine; peers get the same matrices."""
     P, A = sp.coo_matrix(problem.P), sp.coo_matrix(problem.A)
-    return Instance(
+    return Benchmark(
         family, name,
         digest("miqp", P.row, P.col, P.data, problem.q, A.row, A.col, A.data, problem.l, problem.u,
                problem.lb, problem.ub, problem.is_integer),
@@ -223,62 +223,62 @@ def miqp_instance(
     )
 
 
-def linear() -> Iterator[Instance]:
+def linear() -> Iterator[Benchmark]:
     for data in ("australian", "german", "biodeg"):
         for points in (60, 200, 400, None):
-            yield Sample(data, 32.0, 0.0, points).instance("linear")
+            yield FoldProblem(data, 32.0, 0.0, points).instance("linear")
 
 
-def rbf() -> Iterator[Instance]:
+def rbf() -> Iterator[Benchmark]:
     for data in ("australian", "german", "biodeg"):
         for points in (60, 200, 400):
-            yield Sample(data, 32.0, 2.0**-4, points).instance("rbf")
+            yield FoldProblem(data, 32.0, 2.0**-4, points).instance("rbf")
 
 
-def paper() -> Iterator[Instance]:
+def paper() -> Iterator[Benchmark]:
     for data, C, gamma in PAPER:
         budget = WISCONSIN_BUDGET if data == "wisconsin" else None
-        yield Sample(data, C, gamma, budget=budget).instance("paper")
+        yield FoldProblem(data, C, gamma, budget=budget).instance("paper")
 
 
-def budgets() -> Iterator[Instance]:
+def budgets() -> Iterator[Benchmark]:
     for budget in (1, 3, 6, 12, 24):
-        yield Sample("australian", 32.0, 2.0**-2, 200, budget).instance("budgets")
+        yield FoldProblem("australian", 32.0, 2.0**-2, 200, budget).instance("budgets")
 
 
-def rates() -> Iterator[Instance]:
+def rates() -> Iterator[Benchmark]:
     for data in ("australian", "german", "biodeg", "wisconsin"):
-        yield Sample(data, 32.0, 2.0**-4, 200, rates=2).instance("rates")
+        yield FoldProblem(data, 32.0, 2.0**-4, 200, rates=2).instance("rates")
 
 
-def rates_full() -> Iterator[Instance]:
+def rates_full() -> Iterator[Benchmark]:
     for data in ("wisconsin", "australian", "german", "biodeg"):
         gamma = 1.0 / first_fold(data)[0].shape[1]
         for rates in (2, 3, -3):
             for c in (1.0, 8.0):
                 for share in (0.05, 0.1):
-                    yield Sample(
+                    yield FoldProblem(
                         data, c, gamma, rates=rates, per_class=False, share=share
                     ).instance("rates-full")
 
 
-def points() -> Iterator[Instance]:
+def points() -> Iterator[Benchmark]:
     for data in ("wisconsin", "australian", "german", "biodeg"):
         for c, gamma in ((2.0, 2.0**-5), (32.0, 2.0**-5), (2.0, 2.0**-2), (2.0, 0.0)):
             budget = WISCONSIN_BUDGET if data == "wisconsin" else None
-            yield Sample(data, c, gamma, budget=budget, per_class=False).instance("points")
+            yield FoldProblem(data, c, gamma, budget=budget, per_class=False).instance("points")
 
 
-def large() -> Iterator[Instance]:
+def large() -> Iterator[Benchmark]:
     for points in (2_000, 5_000):
-        yield Sample(MADE, 1.0, 0.05, points, per_class=False, share=0.05).instance("large")
-    yield Sample(MADE, 1.0, 0.0, 20_000, per_class=False, share=0.05).instance("large")
+        yield FoldProblem(MADE, 1.0, 0.05, points, per_class=False, share=0.05).instance("large")
+    yield FoldProblem(MADE, 1.0, 0.0, 20_000, per_class=False, share=0.05).instance("large")
     for C in (1.0, 32.0):
         for gamma in (2.0**-5, 2.0**-3, 2.0**-1):
-            yield Sample("pageBlocks", C, gamma).instance("large")
+            yield FoldProblem("pageBlocks", C, gamma).instance("large")
 
 
-def portfolios() -> Iterator[Instance]:
+def portfolios() -> Iterator[Benchmark]:
     files = {f"port{k}": instance_file(f"port{k}.txt") for k in range(1, 6)}
     markets = {name: load_portfolio(path) for name, path in files.items() if path is not None}
     if not markets:  # without the OR-Library, markets of the same kind; their names say so
@@ -291,7 +291,7 @@ def portfolios() -> Iterator[Instance]:
             )
 
 
-def subset() -> Iterator[Instance]:
+def subset() -> Iterator[Benchmark]:
     X, y = load_diabetes(return_X_y=True)
     for columns in (10, 64):
         for k in (2, 4, 6, 8):
@@ -315,7 +315,7 @@ def subset_problem(X: np.ndarray, y: np.ndarray, k: int) -> bnb.SupportQP:
     )
 
 
-def sparse() -> Iterator[Instance]:
+def sparse() -> Iterator[Benchmark]:
     for p in (50, 100, 200, 500):
         for correlation in (0.5, 0.9):
             for ratio in (1.0, 5.0):
@@ -325,13 +325,13 @@ def sparse() -> Iterator[Instance]:
                     yield miqp_instance("sparse", name, problem)
 
 
-def ridge() -> Iterator[Instance]:
+def ridge() -> Iterator[Benchmark]:
     for correlation in (0.5, 0.9):
         for ratio in (1.0, 5.0):
             for k in (5, 10):
                 X, y = sparse_regression(10_000, correlation, ratio, k)
                 y = y - y.mean()
-                yield Instance(
+                yield Benchmark(
                     "ridge", f"10000 columns ρ={correlation} SNR {ratio:g} k={k} ridge {RIDGE}",
                     digest("ridge", RIDGE, k, X[:, :100], y), partial(BestSubset, X, y, k, RIDGE),
                     {}, {},
@@ -363,7 +363,7 @@ def products(X: np.ndarray) -> np.ndarray:
     return Z / np.linalg.norm(Z, axis=0)
 
 
-def commitment() -> Iterator[Instance]:
+def commitment() -> Iterator[Benchmark]:
     for units, hours in ((6, 12), (10, 24), (20, 24)):
         yield miqp_instance(
             "commitment", f"{units} units {hours} hours", commitment_problem(units, hours)
@@ -403,7 +403,7 @@ def commitment_problem(units: int, hours: int) -> bnb.MIQP:
     )
 
 
-def dense() -> Iterator[Instance]:
+def dense() -> Iterator[Benchmark]:
     for n in (15, 25, 35):
         yield miqp_instance("dense", f"integer least squares n={n}", integer_squares(n))
     for n in (30, 60, 100):
@@ -433,14 +433,14 @@ def random_miqp(n: int) -> bnb.MIQP:
     )
 
 
-def qplib() -> Iterator[Instance]:
+def qplib() -> Iterator[Benchmark]:
     for name in QPLIB:
         path = instance_file(f"{name}.mps")
         if path is not None:
             yield miqp_instance("qplib", name, bnb.read(path))
 
 
-FAMILIES: dict[str, Callable[[], Iterator[Instance]]] = {
+FAMILIES: dict[str, Callable[[], Iterator[Benchmark]]] = {
     "linear": linear, "rbf": rbf, "paper": paper, "budgets": budgets, "rates": rates,
     "rates-full": rates_full, "points": points, "large": large,
     "portfolios": portfolios, "subset": subset, "sparse": sparse, "ridge": ridge,
@@ -449,12 +449,12 @@ FAMILIES: dict[str, Callable[[], Iterator[Instance]]] = {
 SUBSET_FAMILIES = ("subset", "sparse")
 
 
-def quick() -> Iterator[Instance]:
+def quick() -> Iterator[Benchmark]:
     """Two minutes in all, on data that everybody has."""
     for points, gamma in ((60, 0.0), (60, 2.0**-4)):
-        yield Sample("wisconsin", 32.0, gamma, points).instance("quick")
-    yield Sample("wisconsin", 32.0, 2.0**-4, 60, rates=2).instance("quick")
-    yield Sample("wisconsin", 32.0, 2.0**-5, budget=WISCONSIN_BUDGET).instance("quick")
+        yield FoldProblem("wisconsin", 32.0, gamma, points).instance("quick")
+    yield FoldProblem("wisconsin", 32.0, 2.0**-4, 60, rates=2).instance("quick")
+    yield FoldProblem("wisconsin", 32.0, 2.0**-5, budget=WISCONSIN_BUDGET).instance("quick")
     yield miqp_instance(
         "quick", "factor20 λ=0.9", portfolio_problem(*random_portfolio(20, 20), 0.9, k=5),
         small_objective=True,

@@ -23,7 +23,7 @@ from relaxations.svm.solvers import SMOSolver
 
 from .model import Indicators, Model
 
-Point = Callable[[np.ndarray], np.ndarray]
+Reading = Callable[[np.ndarray], np.ndarray]
 """From a solver's x to a solution (t, β) of `CSVMProblem`."""
 
 _ROUNDS = 8
@@ -47,7 +47,7 @@ class Arrays:
         return self.K, self.y, self.cost, self.weights, self.required
 
 
-def kernel(data: Arrays) -> tuple[Model, Point]:
+def kernel(data: Arrays) -> tuple[Model, Reading]:
     n = len(data.y)
 
     def point(x: np.ndarray) -> np.ndarray:
@@ -56,11 +56,11 @@ def kernel(data: Arrays) -> tuple[Model, Point]:
     return Model(**formulation.kernel_csvm(*data.as_arguments()).arguments()), point
 
 
-def primal(data: Arrays) -> tuple[Model, Point]:
+def primal(data: Arrays) -> tuple[Model, Reading]:
     return _triangular(data, formulation.primal_csvm(*data.as_arguments()))
 
 
-def tight(data: Arrays) -> tuple[Model, Point]:
+def tight(data: Arrays) -> tuple[Model, Reading]:
     level = attained(data)
     model, point = _triangular(
         data, formulation.primal_csvm(*data.as_arguments(), M1=0.0, attained=level)
@@ -73,7 +73,7 @@ def tight(data: Arrays) -> tuple[Model, Point]:
     return replace(model, A=sp.csr_matrix(model.A + change), l=low), point
 
 
-def indicator(data: Arrays) -> tuple[Model, Point]:
+def indicator(data: Arrays) -> tuple[Model, Reading]:
     model, point = _triangular(data, formulation.primal_csvm(*data.as_arguments(), M1=0.0))
     n, first = len(data.y), len(data.cost)
     kept = np.concatenate([np.arange(first), np.arange(n, model.A.shape[0])])
@@ -85,7 +85,7 @@ def indicator(data: Arrays) -> tuple[Model, Point]:
     ), point
 
 
-CSVM_FORMULATIONS: dict[str, Callable[[Arrays], tuple[Model, Point]]] = {
+CSVM_FORMULATIONS: dict[str, Callable[[Arrays], tuple[Model, Reading]]] = {
     "primal": primal, "tight": tight, "indicator": indicator, "kernel": kernel,
 }
 
@@ -150,7 +150,7 @@ def _tight_constant(instance: Instance, anchor: int, level: float) -> float:
     return best
 
 
-def _triangular(data: Arrays, built: formulation.BigM) -> tuple[Model, Point]:
+def _triangular(data: Arrays, built: formulation.BigM) -> tuple[Model, Reading]:
     """The model with w turned so that the factor of K is triangular, and the way back.
 
     L = RᵀQᵀ with orthogonal Q: in w' = Qᵀw the objective is the same and the rows are the rows of

@@ -32,7 +32,7 @@ from .tables import lines
 
 
 @dataclass(frozen=True)
-class Problem:
+class Cell:
     """One pair (C, γ) of a data set, and how it is searched."""
 
     dataset: str
@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     warm_up(is_factor=False)  # compile before the clock runs
     problems = [
-        Problem(name, C, gamma, options.full, options.costs, options.limit, options.base_limit)
+        Cell(name, C, gamma, options.full, options.costs, options.limit, options.base_limit)
         for name in options.datasets for gamma, C in product(FULL.grid, FULL.grid)
     ]
     with laboratory(options.out, options.jobs) as work:

@@ -12,7 +12,7 @@ from joblib import delayed
 
 from bnb.processes import interrupts_ignored
 from csvm.jobs import parallel
-from csvm.progress import Progress
+from csvm.progress import ProgressLine
 from csvm.store import Store
 
 __all__ = ["Laboratory", "Work", "laboratory"]
@@ -41,7 +41,7 @@ def laboratory(path: Path, jobs: int = 1) -> Iterator[Laboratory]:
     """One that keeps its results in this file and tells its progress on stderr."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with Store(path) as store:
-        yield Laboratory(store, jobs, Progress(sys.stderr))
+        yield Laboratory(store, jobs, ProgressLine(sys.stderr))
 
 
 class Laboratory:
@@ -52,10 +52,10 @@ class Laboratory:
     store : Store
     jobs : int
         Pieces at once.
-    progress : Progress
+    progress : ProgressLine
     """
 
-    def __init__(self, store: Store, jobs: int, progress: Progress) -> None:
+    def __init__(self, store: Store, jobs: int, progress: ProgressLine) -> None:
         self.store = store
         self.jobs = jobs
         self.progress = progress

@@ -16,18 +16,18 @@ import bnb
 from csvm.search import CSVMProblem, Settings
 
 from .csvm_instances import BASE
-from .families import Sample
+from .families import FoldProblem
 
 CASES = (
-    Sample("wisconsin", 1.0, 1 / 30, rates=2, per_class=False, share=0.05),
-    Sample("wisconsin", 8.0, 1 / 30, rates=2, per_class=False, share=0.05),
-    Sample("australian", 32.0, 2.0**-5, per_class=False),
-    Sample("german", 2.0, 2.0**-5, per_class=False),
-    Sample("biodeg", 1.0, 2.0**-5, per_class=False),
-    Sample("australian", 1.0, 1 / 14, rates=2, per_class=False, share=0.1),
-    Sample("biodeg", 32.0, 2.0**-4, 200, rates=2),
-    Sample("australian", 32.0, 0.25), Sample("german", 32.0, 2.0**-5),
-    Sample("australian", 32.0, 0.0), Sample("biodeg", 32.0, 0.0),
+    FoldProblem("wisconsin", 1.0, 1 / 30, rates=2, per_class=False, share=0.05),
+    FoldProblem("wisconsin", 8.0, 1 / 30, rates=2, per_class=False, share=0.05),
+    FoldProblem("australian", 32.0, 2.0**-5, per_class=False),
+    FoldProblem("german", 2.0, 2.0**-5, per_class=False),
+    FoldProblem("biodeg", 1.0, 2.0**-5, per_class=False),
+    FoldProblem("australian", 1.0, 1 / 14, rates=2, per_class=False, share=0.1),
+    FoldProblem("biodeg", 32.0, 2.0**-4, 200, rates=2),
+    FoldProblem("australian", 32.0, 0.25), FoldProblem("german", 32.0, 2.0**-5),
+    FoldProblem("australian", 32.0, 0.0), FoldProblem("biodeg", 32.0, 0.0),
 )
 ALONE = Settings(chances=())
 SEARCHES = (BASE, replace(ALONE, begin_with="drop"), replace(ALONE, begin_with="recourse"))

@@ -20,7 +20,7 @@ from csvm.store import Store, StoreError
 
 from .families import (
     SUBSET_FAMILIES,
-    Instance,
+    Benchmark,
     integer_squares,
     sparse_regression,
     subset_problem,
@@ -83,7 +83,7 @@ class Row:
 class Job:
     """One run of one solver."""
 
-    instance: Instance
+    instance: Benchmark
     solver: str
     formulation: str
     limit: float
@@ -176,7 +176,7 @@ def _judged(row: Row, answer: Answer, scale: float, peer: Peer | None) -> Row:
     return row
 
 
-def jobs(instances: Iterable[Instance], solvers: list[str], limit: float) -> list[Job]:
+def jobs(instances: Iterable[Benchmark], solvers: list[str], limit: float) -> list[Job]:
     """Ours and every installed peer in every formulation that it can read."""
     found = []
     for instance in instances:

@@ -34,7 +34,7 @@ import bnb
 from csvm import datasets
 from csvm.store import Store
 
-from .families import Sample, products, sparse_regression, subset_problem
+from .families import FoldProblem, products, sparse_regression, subset_problem
 from .instances import instance_file, portfolio_problem, random_portfolio
 from .measures import geometric_mean
 
@@ -53,7 +53,7 @@ class Case:
 
 
 def _csvm(*arguments: object, **more: object) -> Case:
-    sample = Sample(*arguments, per_class=False, **more)  # type: ignore[arg-type]
+    sample = FoldProblem(*arguments, per_class=False, **more)  # type: ignore[arg-type]
     return Case("CSVM", sample.name, sample.problem, {"branching": "first"})
 
 

@@ -26,7 +26,7 @@ from .estimator import CSVM
 from .exploration import explore, write_page
 from .feasibility import InfeasibleRatesError
 from .jobs import cluster
-from .progress import Progress
+from .progress import ProgressLine
 from .rates import accuracy, parse_constraints, tnr, tpr
 from .tables import Table, TableError, TableModel, read_table
 from .thresholds import THRESHOLDS
@@ -308,7 +308,7 @@ def _parameters(
     tuned = tune(
         model, X, y, costs=[given["C"]] if "C" in given else COSTS,
         gammas=[given["gamma"]] if "gamma" in given else None, groups=groups,
-        progress=Progress(None if options.quiet else sys.stderr),
+        progress=ProgressLine(None if options.quiet else sys.stderr),
     )
     if tuned.score < 0:
         print(
@@ -513,7 +513,7 @@ def _explore(options: argparse.Namespace) -> int:
         found = explore(
             X, labels, sensitive_features=groups, pos_label=options.positive,
             folds=options.folds, time_limit=options.time_limit, random_state=options.seed,
-            store=kept, progress=Progress(None if options.quiet else sys.stderr),
+            store=kept, progress=ProgressLine(None if options.quiet else sys.stderr),
         )
     except KeyboardInterrupt:
         print(f"csvm: finished folds are kept in {kept}; the same command goes on from there",

@@ -13,14 +13,9 @@ Anchors = float | str | np.ndarray | Sequence[int] | Sequence[bool]
 
 
 def split_anchors(
-    anchors: Anchors,
-    y: np.ndarray,
-    *,
-    X: np.ndarray | None = None,
-    weights: np.ndarray | None = None,
-    about: np.ndarray | None = None,
-    strata: np.ndarray | None = None,
-    always: np.ndarray | None = None,
+    anchors: Anchors, y: np.ndarray, *, X: np.ndarray | None = None,
+    weights: np.ndarray | None = None, about: np.ndarray | None = None,
+    strata: np.ndarray | None = None, always: np.ndarray | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the training points I and of the anchors J.
@@ -72,12 +67,8 @@ def split_anchors(
 
 
 def _draw(
-    fraction: object,
-    y: np.ndarray,
-    X: np.ndarray | None,
-    weights: np.ndarray,
-    from_these: np.ndarray,
-    strata: np.ndarray | None,
+    fraction: object, y: np.ndarray, X: np.ndarray | None, weights: np.ndarray,
+    from_these: np.ndarray, strata: np.ndarray | None,
     random_state: int | np.random.RandomState | None,
 ) -> np.ndarray:
     """Mask of a stratified random part, to the nearest point."""

@@ -120,14 +120,8 @@ class Certificate:
 
 
 def certify(
-    model: Any,
-    X: Any,
-    y: Any,
-    constraints: str | Constraint | Iterable[str | Constraint],
-    *,
-    confidence: float = 0.95,
-    sensitive_features: Any = None,
-    pos_label: Any = None,
+    model: Any, X: Any, y: Any, constraints: str | Constraint | Iterable[str | Constraint], *,
+    confidence: float = 0.95, sensitive_features: Any = None, pos_label: Any = None,
 ) -> Certificate:
     """Test on unseen points whether the rates of a fitted classifier are what was asked.
 
@@ -220,11 +214,8 @@ def _own_pos_label(model: Any) -> Any:
 
 
 def certify_predictions(
-    constraints: Sequence[Constraint],
-    positive: np.ndarray,
-    predicted: np.ndarray,
-    confidence: float,
-    groups: np.ndarray | None = None,
+    constraints: Sequence[Constraint], positive: np.ndarray, predicted: np.ndarray,
+    confidence: float, groups: np.ndarray | None = None,
 ) -> Certificate:
     """The certificate of predictions.
 

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import bnb
 from bnb import Reason, Result, Status
 from bnb.checkpoint import OtherProblemError
+from bnb.options import Options
 from bnb.result import Tolerance
 from relaxations.patience import FOR_EVER, Patience
 
@@ -42,6 +44,8 @@ _SCALE_X = "scale the features, for example with sklearn.preprocessing.StandardS
 _LARGE = 1e6  # entries of the kernel matrix beyond this are better left as they are
 _SMALL_RANK = 0.2  # of the number of points: then products with a factor are the cheaper ones
 _BLURRED = 0.1  # rounding of a margin, which is one, beyond which it says nothing
+_SHORT = Options.feasibility  # what a margin may lack of one
+_SAME = 1e-9  # relative difference that is rounding
 _SAVE_EVERY = 10.0  # seconds between two checkpoints
 _CHECK_SHARE = 0.1  # of the time limit, at most, goes into looking for contradictions beforehand
 
@@ -217,6 +221,26 @@ class CSVM(ClassifierMixin, BaseEstimator):
     ) -> CSVM:
         """Fit, starting from what a model with other parameters left."""
         self._check_parameters()
+        taken = self._take(X, y, sample_weight, anchors, groups)
+        signs, counted = taken.coded.signs, taken.counted
+        factors = class_factors(self.class_weight, taken.coded, taken.training, taken.weights)
+        cost = 2.0 * self.C * factors * taken.weights[taken.training]  # ||w||^2 without its half
+        order = np.concatenate([taken.training, taken.used])
+        kernel, is_factor = near.kernel(self, taken.points, order)
+        instance = Instance(
+            kernel, signs[order], cost, np.array([r.weights[counted] for r in taken.asked]),
+            np.array([r.required for r in taken.asked]), is_factor=is_factor,
+        )
+        del kernel  # the instance has a copy
+        model = _Model(instance, [r.only(counted) for r in taken.asked])
+        self.result_ = self._solve(model, near.kept(taken.used))
+        self._keep(taken, instance, order)
+        return self
+
+    def _take(
+        self, X: Any, y: Any, sample_weight: Any, anchors: Anchors | None, groups: Any
+    ) -> _Taken:
+        """Check what a fit is given, and choose the anchors."""
         constraints = parse_constraints(self.constraints)
         if not constraints:
             raise ValueError("constraints is empty: without any, use sklearn.svm.SVC")
@@ -227,64 +251,51 @@ class CSVM(ClassifierMixin, BaseEstimator):
         precomputed = self.kernel == "precomputed"
         if precomputed and points.shape[0] != points.shape[1]:
             raise ValueError(f"a precomputed kernel matrix must be square, got {points.shape}")
+        self._gamma = 1.0 if precomputed else resolve_gamma(self.gamma, points, weights)
         names = None if groups is None else group_names(groups, len(points))
         check_groups(constraints, names)
         self.groups_ = None if names is None else np.unique(names).tolist()
-        training, anchor_set = split_anchors(
+        training, chosen = split_anchors(
             self.anchors if anchors is None else anchors, coded.signs,
             X=None if precomputed else points, weights=weights,
             about=concerned(constraints, coded.signs, names), strata=names,
             always=chosen_cases(constraints, len(points)), random_state=self.random_state,
         )
         asked = requirements(
-            constraints, coded.signs[anchor_set], weights[anchor_set], threshold=self.threshold,
-            alpha=self.alpha, groups=None if names is None else names[anchor_set],
-            positions=anchor_set,
+            constraints, coded.signs[chosen], weights[chosen], threshold=self.threshold,
+            alpha=self.alpha, groups=None if names is None else names[chosen], positions=chosen,
         )
-        # Anchors that no rate is about do not enter the problem.
-        counted = np.any([r.weights > 0 for r in asked], axis=0)
-        used = anchor_set[counted]
-        order = np.concatenate([training, used])
-        factors = class_factors(self.class_weight, coded, training, weights)
-        cost = 2.0 * self.C * factors * weights[training]  # ||w||^2 has no half in the search
-        self._gamma = 1.0 if precomputed else resolve_gamma(self.gamma, points, weights)
-        kernel, is_factor = near.kernel(self, points, order)
-        instance = Instance(
-            kernel, coded.signs[order], cost,
-            np.array([r.weights[counted] for r in asked]), np.array([r.required for r in asked]),
-            is_factor=is_factor,
-        )
-        del kernel  # the instance has a copy
-        model = _Model(instance, [r.only(counted) for r in asked])
-        self.result_ = self._solve(model, near.kept(used))
-        x = self.result_.x
+        return _Taken(points, coded, weights, training, chosen, asked)
+
+    def _keep(self, taken: _Taken, instance: Instance, order: np.ndarray) -> None:
+        """The classifier of the result, and its rates on all anchors."""
+        x, coded, points, counted = self.result_.x, taken.coded, taken.points, taken.counted
         assert x is not None
         decision = instance.decision(x)
         _check_rounding(instance, x)
-        margins = (coded.signs[order] * decision)[len(training) :]
-        support = np.flatnonzero(x[:-1])
         if np.all(decision > 0) or np.all(decision < 0):
             warnings.warn(
                 "every point gets the same class: slack costs too little beside ||w||^2 and the "
-                "rates; raise C", ConstantClassifierWarning, stacklevel=3,
+                "rates; raise C", ConstantClassifierWarning, stacklevel=4,
             )
+        margins = np.empty(len(taken.anchors))
+        margins[counted] = (coded.signs[order] * decision)[len(taken.training) :]
+        support = np.flatnonzero(x[:-1])
         self.classes_ = coded.classes
-        self.anchors_ = anchor_set
-        self.given_up_ = used[margins < 1.0 - 1e-6]
+        self.anchors_ = taken.anchors
+        self.given_up_ = taken.used[margins[counted] < 1.0 - _SHORT]
         self.support_ = order[support]
+        precomputed = self.kernel == "precomputed"
         self.support_vectors_ = points[:0] if precomputed else points[self.support_]
         self.dual_coef_ = 0.5 * coded.orientation * x[:-1][support][None, :]
         self.intercept_ = np.array([coded.orientation * x[-1]])
-        everywhere = np.empty(len(anchor_set))
-        everywhere[counted] = margins
         if not counted.all():  # some measures are also about anchors that their row gives no weight
-            others = anchor_set[~counted]
-            everywhere[~counted] = (
+            others = taken.anchors[~counted]
+            margins[~counted] = (
                 coded.signs[others] * coded.orientation * self._decide(points[others])
             )
-        self.rates_: list[RateReport] = report(asked, everywhere)
+        self.rates_: list[RateReport] = report(taken.asked, margins)
         _check_rates(self.rates_)
-        return self
 
     def _check_parameters(self) -> None:
         for name in ("C", "time_limit"):
@@ -460,14 +471,8 @@ class CSVM(ClassifierMixin, BaseEstimator):
 
 
 def fit_path(
-    estimator: CSVM,
-    X: Any,
-    y: Any,
-    parameters: Iterable[Mapping[str, Any]],
-    *,
-    sample_weight: Any = None,
-    anchors: Anchors | None = None,
-    sensitive_features: Any = None,
+    estimator: CSVM, X: Any, y: Any, parameters: Iterable[Mapping[str, Any]], *,
+    sample_weight: Any = None, anchors: Anchors | None = None, sensitive_features: Any = None,
 ) -> list[CSVM]:
     """Fit a model for each of neighbouring parameters, each search starting from the last one.
 
@@ -523,6 +528,28 @@ class _Neighbour:
 
 
 @dataclass(frozen=True)
+class _Taken:
+    """What a fit is given, checked, with the positions of its training points and anchors."""
+
+    points: np.ndarray
+    coded: Labels
+    weights: np.ndarray
+    training: np.ndarray
+    anchors: np.ndarray
+    asked: list[Requirement]
+
+    @cached_property
+    def counted(self) -> np.ndarray:
+        """Which anchors some rate is about: no others enter the problem."""
+        return np.any([r.weights > 0 for r in self.asked], axis=0)
+
+    @property
+    def used(self) -> np.ndarray:
+        """The positions of those."""
+        return self.anchors[self.counted]
+
+
+@dataclass(frozen=True)
 class _Model:
     """The instance, and the constraints that its rates come from."""
 
@@ -562,7 +589,7 @@ def start_near(
     if t is not None:
         multipliers[: problem.instance.n] = t
     _, x = problem.finder.alternate(kept, multipliers, np.inf, patience, tolerance)
-    return x if x is not None and problem.check(x)[1] <= 1e-6 else None
+    return x if x is not None and problem.check(x)[1] <= _SHORT else None
 
 
 def _unproven_leaves(result: Result) -> bool:
@@ -578,7 +605,7 @@ def _polish(problem: CSVMProblem, result: Result, gap: float, patience: Patience
     if x is None:
         return result
     objective, violation = problem.check(x)
-    if objective > result.objective + 1e-9 * abs(result.objective):
+    if objective > result.objective + _SAME * abs(result.objective):
         return result
     polished = result.improved(x, objective, violation, Tolerance(relative=gap))
     # The last digit is not worth a proof.
@@ -598,7 +625,7 @@ def _check_rounding(instance: Instance, x: np.ndarray) -> None:
 def _check_rates(rates: list[RateReport]) -> None:
     """The promise of the estimator, checked on what is returned."""
     for rate in rates:
-        tolerance = 1e-9 * rate.total
+        tolerance = _SAME * rate.total
         if rate.counted < rate.required - tolerance:
             raise RuntimeError(
                 f"the classifier found counts {rate.counted:g} of the anchors for {rate.rate}, but "

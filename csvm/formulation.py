@@ -49,14 +49,8 @@ def factor(K: np.ndarray) -> np.ndarray:
 
 
 def primal_csvm(
-    K: np.ndarray,
-    y: np.ndarray,
-    cost: np.ndarray,
-    weights: np.ndarray,
-    required: np.ndarray,
-    *,
-    M1: float = 100.0,
-    attained: float = np.inf,
+    K: np.ndarray, y: np.ndarray, cost: np.ndarray, weights: np.ndarray, required: np.ndarray, *,
+    M1: float = 100.0, attained: float = np.inf,
 ) -> BigM:
     """(CSVM0) as matrices; the variables are w, beta, xi, z.
 
@@ -100,15 +94,8 @@ def primal_csvm(
 
 
 def kernel_csvm(
-    K: np.ndarray,
-    y: np.ndarray,
-    cost: np.ndarray,
-    weights: np.ndarray,
-    required: np.ndarray,
-    *,
-    M1: float = 100.0,
-    M2: float = 100.0,
-    attained: float = np.inf,
+    K: np.ndarray, y: np.ndarray, cost: np.ndarray, weights: np.ndarray, required: np.ndarray, *,
+    M1: float = 100.0, M2: float = 100.0, attained: float = np.inf,
 ) -> BigM:
     """(CSVM) as matrices; the variables are lambda, mu, beta, xi, z.
 
@@ -147,12 +134,7 @@ def kernel_csvm(
 
 
 def primal_csvm_cvxpy(
-    K: np.ndarray,
-    y: np.ndarray,
-    cost: np.ndarray,
-    weights: np.ndarray,
-    required: np.ndarray,
-    *,
+    K: np.ndarray, y: np.ndarray, cost: np.ndarray, weights: np.ndarray, required: np.ndarray, *,
     M1: float = 100.0,
 ) -> cp.Problem:
     """(CSVM0) as a cvxpy problem with variables named w, beta, xi, z; see `primal_csvm`."""
@@ -174,14 +156,8 @@ def primal_csvm_cvxpy(
 
 
 def kernel_csvm_cvxpy(
-    K: np.ndarray,
-    y: np.ndarray,
-    cost: np.ndarray,
-    weights: np.ndarray,
-    required: np.ndarray,
-    *,
-    M1: float = 100.0,
-    M2: float = 100.0,
+    K: np.ndarray, y: np.ndarray, cost: np.ndarray, weights: np.ndarray, required: np.ndarray, *,
+    M1: float = 100.0, M2: float = 100.0,
 ) -> cp.Problem:
     """(CSVM) as a cvxpy problem with variables lambda, mu, beta, xi, z; see `kernel_csvm`."""
     import cvxpy as cp

@@ -57,12 +57,7 @@ def rbf(X: np.ndarray, Y: np.ndarray | None = None, *, gamma: float) -> np.ndarr
 
 
 def poly(
-    X: np.ndarray,
-    Y: np.ndarray | None = None,
-    *,
-    gamma: float,
-    degree: int = 3,
-    coef0: float = 0.0,
+    X: np.ndarray, Y: np.ndarray | None = None, *, gamma: float, degree: int = 3, coef0: float = 0.0
 ) -> np.ndarray:
     """Polynomial kernel (gamma x'y + coef0)^degree; see `linear` for X and Y."""
     return _assemble(_POLY, X, Y, gamma, coef0, degree)
@@ -106,13 +101,8 @@ def resolve_gamma(
 
 
 def gram(
-    kernel: Kernel,
-    X: np.ndarray,
-    Y: np.ndarray | None = None,
-    *,
-    gamma: float = 1.0,
-    degree: int = 3,
-    coef0: float = 0.0,
+    kernel: Kernel, X: np.ndarray, Y: np.ndarray | None = None, *, gamma: float = 1.0,
+    degree: int = 3, coef0: float = 0.0,
 ) -> np.ndarray:
     """Kernel matrix by the kernel's name.
 

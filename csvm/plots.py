@@ -81,13 +81,8 @@ def decision_regions(model: Any, X: Any, y: Any, *, ax: Any = None, resolution: 
 
 
 def roc(
-    models: Mapping[str, Any],
-    X: Any,
-    y: Any,
-    *,
-    pos_label: Any = None,
-    constraints: str | Constraint | Iterable[str | Constraint] = (),
-    ax: Any = None,
+    models: Mapping[str, Any], X: Any, y: Any, *, pos_label: Any = None,
+    constraints: str | Constraint | Iterable[str | Constraint] = (), ax: Any = None,
 ) -> Any:
     """Draw the ROC curve of each classifier, the point it works at, and what was asked.
 
@@ -131,13 +126,8 @@ def roc(
 
 
 def operating_points(
-    models: Mapping[str, Any],
-    X: Any,
-    y: Any,
-    *,
-    pos_label: Any = None,
-    constraints: str | Constraint | Iterable[str | Constraint] = (),
-    confidence: float = 0.95,
+    models: Mapping[str, Any], X: Any, y: Any, *, pos_label: Any = None,
+    constraints: str | Constraint | Iterable[str | Constraint] = (), confidence: float = 0.95,
     ax: Any = None,
 ) -> Any:
     """Draw where each classifier works, with confidence intervals of both rates.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-__all__ = ["Estimate", "Progress", "clock"]
+__all__ = ["Estimate", "ProgressLine", "clock"]
 
 _BETWEEN_LINES = 30.0  # seconds, where the line cannot be written over
 
@@ -60,7 +60,7 @@ class Estimate:
         return work / self._jobs
 
 
-class Progress:
+class ProgressLine:
     """Writes to a stream, over the same line if that is a terminal.
 
     Parameters

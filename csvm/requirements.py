@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bnb.options import Options
+
 from .rates import Confusion, Constraint
 from .thresholds import threshold_count, threshold_sum
 
@@ -97,13 +99,8 @@ class RateReport:
 
 
 def requirements(
-    constraints: Iterable[Constraint],
-    y: np.ndarray,
-    weights: np.ndarray,
-    *,
-    threshold: str = "exact",
-    alpha: float = 0.05,
-    groups: np.ndarray | None = None,
+    constraints: Iterable[Constraint], y: np.ndarray, weights: np.ndarray, *,
+    threshold: str = "exact", alpha: float = 0.05, groups: np.ndarray | None = None,
     positions: np.ndarray | None = None,
 ) -> list[Requirement]:
     """What the constraints ask of anchors with labels `y`, one row for each (and for each group).
@@ -190,9 +187,9 @@ def report(
     asked : iterable of Requirement
     margins : ndarray (m,)
     margin : float
-        What an anchor must reach to be counted, up to 1e-6 of it.
+        What an anchor must reach to be counted, up to what the search lets pass.
     """
-    counts = margins >= margin * (1.0 - 1e-6)
+    counts = margins >= margin * (1.0 - Options.feasibility)
     return [
         RateReport(
             str(r.constraint.rate), r.constraint.p0, r.required, float(r.weights.sum()),

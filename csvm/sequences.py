@@ -21,14 +21,14 @@ from .certification import Certificate, certify_predictions, share_asked, trials
 from .rates import Constraint
 
 __all__ = [
-    "Candidate", "about", "fixed_sequence", "in_order", "safety", "threshold_of_classes",
+    "Rule", "about", "fixed_sequence", "in_order", "safety", "threshold_of_classes",
     "umbrella_rank", "umbrella_threshold",
 ]
 
 _THRESHOLDS = 100  # of one score: neighbours closer than that hardly differ
 
 
-class Candidate(NamedTuple):
+class Rule(NamedTuple):
     """Positive is what a model gives a score above the threshold."""
 
     model: int
@@ -52,10 +52,7 @@ def umbrella_rank(p0: float, n: int, alpha: float) -> int:
 
 
 def umbrella_threshold(
-    scores: np.ndarray,
-    positive: np.ndarray,
-    constraints: Sequence[Constraint],
-    confidence: float,
+    scores: np.ndarray, positive: np.ndarray, constraints: Sequence[Constraint], confidence: float,
     groups: np.ndarray | None = None,
 ) -> float:
     """The boldest threshold at which rates of one class hold with the confidence asked.
@@ -96,10 +93,7 @@ def umbrella_threshold(
 
 
 def threshold_of_classes(
-    scores: np.ndarray,
-    positive: np.ndarray,
-    constraints: Sequence[Constraint],
-    confidence: float,
+    scores: np.ndarray, positive: np.ndarray, constraints: Sequence[Constraint], confidence: float,
     groups: np.ndarray | None = None,
 ) -> tuple[float, Certificate]:
     """A threshold at which rates of one class or of both hold, and its certificate.
@@ -135,12 +129,9 @@ def threshold_of_classes(
 
 
 def in_order(
-    scores: Sequence[np.ndarray],
-    positive: np.ndarray,
-    constraints: Sequence[Constraint],
-    share: float,
-    groups: np.ndarray | None = None,
-) -> list[Candidate]:
+    scores: Sequence[np.ndarray], positive: np.ndarray, constraints: Sequence[Constraint],
+    share: float, groups: np.ndarray | None = None,
+) -> list[Rule]:
     """Thresholds of all models, the likeliest to be certified first.
 
     Parameters
@@ -159,7 +150,7 @@ def in_order(
         for model, values in enumerate(scores) for threshold in _between(values)
     ]
     found.sort(key=lambda item: -item[0])
-    return [Candidate(model, threshold) for _, model, threshold in found]
+    return [Rule(model, threshold) for _, model, threshold in found]
 
 
 def _between(scores: np.ndarray) -> np.ndarray:
@@ -196,18 +187,14 @@ def safety(
 
 
 def fixed_sequence(
-    candidates: Iterable[Candidate],
-    predict: Callable[[Candidate], np.ndarray],
-    positive: np.ndarray,
-    constraints: Sequence[Constraint],
-    confidence: float,
-    groups: np.ndarray | None = None,
-) -> tuple[Candidate, Certificate]:
+    candidates: Iterable[Rule], predict: Callable[[Rule], np.ndarray], positive: np.ndarray,
+    constraints: Sequence[Constraint], confidence: float, groups: np.ndarray | None = None,
+) -> tuple[Rule, Certificate]:
     """Test candidates until one fails; the best of those certified, else the first one.
 
     Parameters
     ----------
-    candidates : iterable of Candidate
+    candidates : iterable of Rule
         In an order that does not depend on the points here; at least one.
     predict : callable
         Which of the points here a candidate calls positive.
@@ -221,7 +208,7 @@ def fixed_sequence(
     candidate, certificate
         Of those certified, the one with the best mean of TPR and TNR on these points.
     """
-    best: tuple[float, Candidate, Certificate] | None = None
+    best: tuple[float, Rule, Certificate] | None = None
     for candidate in candidates:
         predicted = predict(candidate)
         certificate = certify_predictions(constraints, positive, predicted, confidence, groups)

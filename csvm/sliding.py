@@ -21,13 +21,8 @@ __all__ = ["SlidingSVC", "slide"]
 
 
 def slide(
-    decision: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    required: np.ndarray,
-    *,
-    margin: float = 1.0,
-    scale: bool = True,
+    decision: np.ndarray, y: np.ndarray, weights: np.ndarray, required: np.ndarray, *,
+    margin: float = 1.0, scale: bool = True,
 ) -> tuple[float, float] | None:
     """Smallest change of (w, beta) for which enough anchors have the margin.
 

@@ -26,11 +26,7 @@ class AnchorWarning(UserWarning):
 
 
 def threshold_count(
-    p0: float,
-    n: float,
-    threshold: str = "exact",
-    alpha: float = 0.05,
-    name: str = "the rate",
+    p0: float, n: float, threshold: str = "exact", alpha: float = 0.05, name: str = "the rate"
 ) -> float:
     """How many of n anchors must be well classified to believe that the rate is at least p0.
 

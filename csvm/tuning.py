@@ -18,7 +18,7 @@ from .estimator import CSVM, fit_path
 from .feasibility import InfeasibleRatesError
 from .groups import group_names, take_groups
 from .labels import Labels
-from .progress import Progress
+from .progress import ProgressLine
 from .rates import Confusion, Constraint, Rate, parse_constraints
 
 __all__ = ["RateScorer", "Tuned", "rate_scorer", "tune"]
@@ -69,9 +69,7 @@ class RateScorer:
 
 def rate_scorer(
     constraints: str | Constraint | Iterable[str | Constraint],
-    maximise: str | Rate = "balanced_accuracy",
-    *,
-    sensitive_features: str | None = None,
+    maximise: str | Rate = "balanced_accuracy", *, sensitive_features: str | None = None,
     pos_label: Any = None,
 ) -> RateScorer:
     """A scorer by which candidates that miss a rate rank behind all that meet it.
@@ -136,14 +134,9 @@ class Tuned:
 
 
 def tune(
-    model: CSVM,
-    X: np.ndarray,
-    y: np.ndarray,
-    *,
-    costs: Sequence[float] = COSTS,
-    gammas: Sequence[float | str] | None = None,
-    groups: np.ndarray | None = None,
-    progress: Progress | None = None,
+    model: CSVM, X: np.ndarray, y: np.ndarray, *, costs: Sequence[float] = COSTS,
+    gammas: Sequence[float | str] | None = None, groups: np.ndarray | None = None,
+    progress: ProgressLine | None = None,
 ) -> Tuned:
     """The cost and kernel width with the best rates on held-out folds.
 
@@ -161,7 +154,7 @@ def tune(
     gammas : sequence, optional
         By default four around one over the number of features; for the linear kernel none.
     groups : ndarray (n,), optional
-    progress : Progress, optional
+    progress : ProgressLine, optional
     """
     if gammas is None:
         features = X.shape[1]
@@ -175,7 +168,7 @@ def tune(
     folds = list(_folds(labels.signs).split(X, labels.signs))
     said = np.full((len(gammas), len(costs), len(y)), np.nan)
     todo = list(product(range(len(gammas)), folds))
-    step = (progress or Progress(None)).step("tuning", [], [at for at, _ in todo], 1)
+    step = (progress or ProgressLine(None)).step("tuning", [], [at for at, _ in todo], 1)
     with step as advance:
         for at, (rest, fold) in todo:
             begin = monotonic()

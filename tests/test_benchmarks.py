@@ -40,7 +40,7 @@ def tiny(seed, rates=1):
 
 
 def tiny_instance(data):
-    return families.Instance(
+    return families.Benchmark(
         "tiny", "tiny", families.digest(*data.as_arguments()), data.problem,
         {name: lambda b=build: b(data) for name, build in CSVM_FORMULATIONS.items()},
         {"branching": "first"},
@@ -136,7 +136,7 @@ def test_quick_instances_differ():
 
 @pytest.mark.filterwarnings("ignore::csvm.AnchorWarning")
 def test_the_full_size_sample_is_the_problem_of_the_grid():
-    ours = families.Sample("wisconsin", 32.0, 0.25, budget=15).arrays().problem()
+    ours = families.FoldProblem("wisconsin", 32.0, 0.25, budget=15).arrays().problem()
     theirs = Instances("wisconsin").problem(32.0, 0.25, budget=15)
     assert ours.fingerprint() == theirs.fingerprint()
 

@@ -708,17 +708,37 @@ def test_compiling_is_told_once():
     assert run.stderr.count("compiling") == 1 and run.stdout == ""
 
 
-@pytest.mark.parametrize("is_factor", [False, True])
-def test_the_local_search_is_compiled_too(is_factor):
-    script = (
-        "from csvm.search import compiled, incumbents\n"
-        f"compiled.warm_up({is_factor})\n"
-        "print(len(incumbents._swap_pairs.signatures))\n"
-    )
+COMPILED_BY_A_FIT = """
+import sys
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from csvm import CSVM
+from csvm.search import compiled
+
+def versions():
+    return {
+        (name, key): len(value.signatures) for name, module in list(sys.modules.items())
+        if name.startswith(("csvm.search", "relaxations.svm"))
+        for key, value in vars(module).items() if isinstance(value, Dispatcher)
+    }
+
+compiled.warm_up(%r)
+before = versions()
+rng = np.random.default_rng(1)
+X, y = rng.normal(size=(120, 3)), rng.random(120) < 0.5
+asked = ["tpr>=0.6", "tnr>=0.6"]
+CSVM(kernel=%r, constraints=asked, threshold="none", random_state=0, time_limit=5).fit(X, y)
+print([at for at, n in versions().items() if n != before[at]], sum(before.values()) > 4)
+"""
+
+
+@pytest.mark.parametrize(("is_factor", "kernel"), [(False, "rbf"), (True, "linear")])
+def test_a_fit_compiles_nothing_else(is_factor, kernel):
     run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", COMPILED_BY_A_FIT % (is_factor, kernel)], capture_output=True,
+        text=True, check=True,
     )
-    assert run.stdout == "1\n"
+    assert run.stdout == "[] True\n"
 
 
 def test_a_fit_compiles_before_its_clock_runs(monkeypatch):

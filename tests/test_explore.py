@@ -16,7 +16,7 @@ import pytest
 
 import csvm
 from csvm.exploration import study, write_page
-from csvm.progress import Progress
+from csvm.progress import ProgressLine
 from csvm.tables import TableModel
 
 TARGETS = ["tpr>=0.95", "tpr>=0.7", "tnr>=0.9"]
@@ -221,7 +221,7 @@ def test_text_in_the_data_does_not_become_part_of_the_page(tmp_path):
 
 
 def test_progress_is_optional(capsys):
-    explored(targets=["tpr>=0.8"], progress=Progress(sys.stderr))
+    explored(targets=["tpr>=0.8"], progress=ProgressLine(sys.stderr))
     assert "exploring: 4 of 4" in capsys.readouterr().err
 
 

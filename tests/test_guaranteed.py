@@ -17,7 +17,7 @@ from csvm.candidates import Sample, candidates, compared, first_fitted
 from csvm.certification import certify_predictions
 from csvm.rates import parse_constraints
 from csvm.sequences import (
-    Candidate,
+    Rule,
     fixed_sequence,
     in_order,
     threshold_of_classes,
@@ -192,7 +192,7 @@ def test_a_sequence_ends_at_the_first_failure():
         assert candidate.model < 3  # nothing is tried behind a failure
         return np.arange(100) < calls[candidate.model]
 
-    sequence = [Candidate(model, 0.0) for model in calls]
+    sequence = [Rule(model, 0.0) for model in calls]
     taken, certificate = fixed_sequence(sequence, predict, positive, asked, 0.95)
     assert taken.model == 0 and certificate.certified
     taken, certificate = fixed_sequence(

@@ -29,7 +29,7 @@ from benchmarks.paper.printed import METHODS, TABLE_2, TABLE_3, TARGETS
 from benchmarks.paper.protocol import cut, random_split
 from benchmarks.paper.tabulate import summary, tables
 from csvm.jobs import cluster
-from csvm.progress import Estimate, Progress, clock
+from csvm.progress import Estimate, ProgressLine, clock
 from csvm.sequences import umbrella_rank
 from csvm.store import Store, StoreError
 
@@ -211,7 +211,7 @@ def test_targets_that_cannot_be(sample, bad):
 
 def test_a_finished_run_repeats_nothing(sample, tmp_path, outcome):
     with Store(tmp_path / "fits.jsonl") as store:
-        first = study(sample, TINY, Laboratory(store, 1, Progress(None)))
+        first = study(sample, TINY, Laboratory(store, 1, ProgressLine(None)))
         lines = (tmp_path / "fits.jsonl").read_text().count("\n")
     assert len(first.fits) == len(outcome.fits) and first.choices == outcome.choices
 
@@ -342,7 +342,7 @@ def test_a_dask_cluster_gives_the_same(sample, tmp_path, outcome):
         n_workers=2, threads_per_worker=1, dashboard_address=None
     ) as local, cluster(local.scheduler_address) as cores, Store(tmp_path / "f.jsonl") as store:
         assert cores == 2
-        found = study(sample, TINY, Laboratory(store, cores, Progress(None)))
+        found = study(sample, TINY, Laboratory(store, cores, ProgressLine(None)))
     assert found.choices == outcome.choices and found.p0 == outcome.p0
     assert summary(found) == summary(outcome)
 

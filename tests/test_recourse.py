@@ -7,7 +7,7 @@ import pytest
 from test_csvm_search import convex_value, enumerate_node, random_instance
 from test_drop_bound import allowed_sets
 
-from csvm.search.node import Node as SearchNode
+from csvm.search.state import State as SearchNode
 from relaxations.patience import FOR_EVER
 from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.bounds.game import Mixture
@@ -18,7 +18,7 @@ from relaxations.svm.solvers import SMOSolver
 ROUNDS = 6
 
 
-class Node:
+class State:
     """A random node of a random problem with its game; nothing if all anchors are decided."""
 
     def __init__(self, seed):
@@ -79,7 +79,7 @@ class Node:
 
 
 def open_nodes(block, size=12):
-    nodes = [Node(seed) for seed in range(size * block, size * block + size)]
+    nodes = [State(seed) for seed in range(size * block, size * block + size)]
     return [node for node in nodes if node.open]
 
 

@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _show(Case.load(options.replay))
     if options.only is not None:
         return max(_show(make_case(kind, options.seed, options.only)) for kind in options.kind)
-    return Search(options).run()
+    return Hunt(options).run()
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -80,7 +80,7 @@ def _show(case: Case) -> int:
     return int(bool(verdict.faults))
 
 
-class Search:
+class Hunt:
     """Round after round of problems, until time is up or a claim is wrong."""
 
     def __init__(self, options: argparse.Namespace) -> None:

@@ -80,7 +80,7 @@ class Quadratic:
 
 
 @dataclass(frozen=True)
-class Point:
+class Minimum:
     """An answer of `minimise`: a verified point, or None with the reason."""
 
     x: np.ndarray | None
@@ -89,20 +89,20 @@ class Point:
     infeasible: bool = False
 
 
-def minimise(qp: Quadratic) -> Point:
+def minimise(qp: Quadratic) -> Minimum:
     """The minimum by interior points; only a point that is verified is given."""
     free = np.flatnonzero(qp.lb < qp.ub)
     x = np.where(qp.lb == qp.ub, qp.lb, 0.0)
     if np.any(qp.lb > qp.ub):
-        return Point(None, infeasible=True)
+        return Minimum(None, infeasible=True)
     if free.size == 0:
-        return verified(qp, x) if qp.error(x) <= ACCURATE else Point(None, infeasible=True)
+        return verified(qp, x) if qp.error(x) <= ACCURATE else Minimum(None, infeasible=True)
     shift = qp.A @ x
     A = qp.A[:, free]
     size = np.abs(A).max(axis=1, initial=0.0)
     used = size > 0
     if np.any(_missed(shift, qp.l, qp.u)[~used] > 1e-6 * (1 + np.abs(shift[~used]))):
-        return Point(None, infeasible=True)
+        return Minimum(None, infeasible=True)
     rows = np.vstack([A[used] / size[used, None], np.eye(free.size)])
     low = np.concatenate([(qp.l - shift)[used] / size[used], qp.lb[free]])
     high = np.concatenate([(qp.u - shift)[used] / size[used], qp.ub[free]])
@@ -112,19 +112,19 @@ def minimise(qp: Quadratic) -> Point:
     answer, cost = _clarabel(block / unit, slope / unit, rows, low, high)
     status = str(answer.status)
     if status.endswith("PrimalInfeasible"):
-        return Point(None, infeasible=True)
+        return Minimum(None, infeasible=True)
     x[free] = np.clip(np.asarray(answer.x), qp.lb[free], qp.ub[free])
     if not np.isfinite(x).all():
-        return Point(None)
+        return Minimum(None)
     missed = _missed((rows @ x[free])[: used.sum()], low[: used.sum()], high[: used.sum()])
     return verified(qp, x, unit * float(cost[: used.sum()] @ missed))
 
 
-def verified(qp: Quadratic, x: np.ndarray, slack: float = 0.0) -> Point:
+def verified(qp: Quadratic, x: np.ndarray, slack: float = 0.0) -> Minimum:
     """The point with its objective, if it is feasible up to rounding."""
     if not qp.error(x) <= ACCURATE:
-        return Point(None)
-    return Point(x, qp.objective(x), 1e-9 * qp.terms(x) + 2.0 * slack)
+        return Minimum(None)
+    return Minimum(x, qp.objective(x), 1e-9 * qp.terms(x) + 2.0 * slack)
 
 
 def _clarabel(

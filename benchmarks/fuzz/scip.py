@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .quadratic import Point, Quadratic, minimise
+from .quadratic import Minimum, Quadratic, minimise
 from .watch import watched
 
 try:
@@ -15,10 +15,10 @@ except ImportError:
 SECONDS = 1.0
 
 
-def scip_point(qp: Quadratic, integer: np.ndarray) -> Point:
+def scip_point(qp: Quadratic, integer: np.ndarray) -> Minimum:
     """Integers that SCIP likes best, the rest completed by interior points."""
     if pyscipopt is None:
-        return Point(None)
+        return Minimum(None)
     model = pyscipopt.Model()
     model.hideOutput()
     model.setParam("limits/time", SECONDS)
@@ -44,9 +44,9 @@ def scip_point(qp: Quadratic, integer: np.ndarray) -> Point:
         with watched([]):  # it has things to say, too
             model.optimize()
     except Exception:  # all that pyscipopt raises when SCIP itself fails: then it has no point
-        return Point(None)
+        return Minimum(None)
     if not model.getNSols():
-        return Point(None)
+        return Minimum(None)
     values = np.round([model.getVal(x[j]) for j in integer])
     return minimise(qp.fixed(integer, np.clip(values, qp.lb[integer], qp.ub[integer])))
 

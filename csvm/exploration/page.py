@@ -10,7 +10,7 @@ from typing import Any
 
 from ..certification import clopper_pearson
 from ..rates import Constraint
-from .study import CSVMS, Exploration, Point
+from .study import CSVMS, Exploration, OperatingPoint
 
 __all__ = ["write_page"]
 
@@ -58,7 +58,7 @@ def write_page(
 
 
 def _point(
-    found: Exploration, method: str, point: Point, command: str | None
+    found: Exploration, method: str, point: OperatingPoint, command: str | None
 ) -> dict[str, Any]:
     return {
         "asked": point.asked, "own": point.own, "proven": point.proven,
@@ -78,7 +78,7 @@ def _share(right: int, wrong: int) -> list[float] | None:
     return [right / n, *clopper_pearson(right, n, 0.5 * (1.0 - _LEVEL))]
 
 
-def _command(found: Exploration, method: str, point: Point, command: str | None) -> str:
+def _command(found: Exploration, method: str, point: OperatingPoint, command: str | None) -> str:
     C, gamma = found.parameters["C"], found.parameters["gamma"]
     rate = Constraint.parse(point.asked)
     if method != CSVMS:

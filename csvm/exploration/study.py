@@ -23,12 +23,12 @@ from ..estimator import CSVM, fit_path
 from ..feasibility import InfeasibleRatesError
 from ..groups import group_names, take_groups
 from ..labels import Labels
-from ..progress import Progress
+from ..progress import ProgressLine
 from ..rates import Constraint, parse_constraints
 from ..sequences import about
 from ..store import Store
 
-__all__ = ["METHODS", "TARGETS", "Exploration", "Method", "Point", "explore"]
+__all__ = ["METHODS", "TARGETS", "Exploration", "Method", "OperatingPoint", "explore"]
 
 TARGETS = (
     "tpr>=1", "tpr>=0.98", "tpr>=0.96", "tpr>=0.93", "tpr>=0.9", "tpr>=0.85", "tpr>=0.8",
@@ -44,7 +44,7 @@ Counts = dict[str, list[int]]
 
 
 @dataclass(frozen=True)
-class Point:
+class OperatingPoint:
     """What a method gives at one target.
 
     Parameters
@@ -72,7 +72,7 @@ class Method:
     """A method and its points, one for each target."""
 
     name: str
-    points: list[Point]
+    points: list[OperatingPoint]
 
 
 @dataclass(frozen=True)
@@ -103,17 +103,9 @@ class Exploration:
 
 
 def explore(
-    X: Any,
-    y: Any,
-    *,
-    sensitive_features: Any = None,
-    pos_label: Any = None,
-    targets: Sequence[str | Constraint] = TARGETS,
-    folds: int = 5,
-    time_limit: float = 2.0,
-    random_state: int = 0,
-    store: str | Path | None = None,
-    progress: Progress | None = None,
+    X: Any, y: Any, *, sensitive_features: Any = None, pos_label: Any = None,
+    targets: Sequence[str | Constraint] = TARGETS, folds: int = 5, time_limit: float = 2.0,
+    random_state: int = 0, store: str | Path | None = None, progress: ProgressLine | None = None,
 ) -> Exploration:
     """Rates that can be reached on these data, and what is kept of them on held-out folds.
 
@@ -136,7 +128,7 @@ def explore(
     random_state : int
     store : path, optional
         Where finished folds are kept: a run that was stopped goes on from there.
-    progress : Progress, optional
+    progress : ProgressLine, optional
 
     Returns
     -------
@@ -157,7 +149,7 @@ def explore(
     for number, (rest, fold) in enumerate(cuts.split(np.zeros(len(sample)), sample.positive)):
         jobs.append(_Job(f"fold {number}", _fold, sample.take(rest), sample.take(fold)))
     settings = {"targets": asked, "seed": int(random_state), "time_limit": float(time_limit)}
-    first, *done = _run(jobs, settings, store, progress or Progress(None))
+    first, *done = _run(jobs, settings, store, progress or ProgressLine(None))
     methods = [Method(name, _pooled(asked, [found[name] for found in done])) for name in METHODS]
     parameters = {"C": first["C"], "gamma": first["gamma"]}
     positives = int(sample.positive.sum())
@@ -214,7 +206,8 @@ class _Job:
 
 
 def _run(
-    jobs: Sequence[_Job], settings: Mapping[str, Any], path: str | Path | None, progress: Progress
+    jobs: Sequence[_Job], settings: Mapping[str, Any], path: str | Path | None,
+    progress: ProgressLine,
 ) -> list[dict[str, Any]]:
     """Results of the jobs, from the store where they are there already."""
     if path is not None:
@@ -224,7 +217,7 @@ def _run(
 
 
 def _results(
-    jobs: Sequence[_Job], settings: Mapping[str, Any], store: Store | None, progress: Progress
+    jobs: Sequence[_Job], settings: Mapping[str, Any], store: Store | None, progress: ProgressLine
 ) -> Iterator[dict[str, Any]]:
     keys = [job.key(settings) for job in jobs]
     known = [key for key in keys if store is not None and key in store]
@@ -355,7 +348,7 @@ def _counts(sample: Sample, predicted: np.ndarray) -> Counts:
 
 def _pooled(
     targets: Sequence[str], folds: Sequence[Sequence[Mapping[str, Any] | None]]
-) -> list[Point]:
+) -> list[OperatingPoint]:
     """One point per target that could be had in every fold."""
     points = []
     for place, target in enumerate(targets):
@@ -370,5 +363,5 @@ def _pooled(
         own = np.mean([one["own"] for one in found], axis=0)
         proven = float(np.mean([one["proven"] for one in found]))
         asked = str(Constraint.parse(target))
-        points.append(Point(asked, (float(own[0]), float(own[1])), counts, proven))
+        points.append(OperatingPoint(asked, (float(own[0]), float(own[1])), counts, proven))
     return points

@@ -44,9 +44,7 @@ def warm_up(is_factor: bool) -> None:
     data = Instance(kernel, y, np.ones(12), weights, np.full(2, 4.0), is_factor=is_factor)
     with event.install_listener("numba:compile", _Messenger()):
         for search in ("convex",) if is_factor else ("convex", "drop", "recourse"):
-            # With so large a share even on these few points the local search comes to its swaps.
-            settings = Settings(begin_with=search, chances=(), local_share=3.0)
-            problem = CSVMProblem(data, settings=settings)
+            problem = CSVMProblem(data, settings=Settings(begin_with=search, chances=()))
             result = bnb.solve(problem, branching="first", node_limit=20)
             if result.reason is Reason.INTERRUPT:  # that was meant for whoever waits for this
                 raise KeyboardInterrupt

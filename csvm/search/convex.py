@@ -17,8 +17,8 @@ from relaxations.svm.dual import Dual
 
 from .incumbents import Finder
 from .instance import ENFORCED, GIVEN_UP, Instance
-from .node import Node
 from .settings import Settings
+from .state import State
 
 __all__ = ["ConvexSearch"]
 
@@ -34,7 +34,7 @@ class ConvexSearch:
         self._in, self._bound, self._finder, self._settings = instance, bound, finder, settings
         self.games, self.operations = 0, 0.0  # it plays none
 
-    def evaluate(self, node: Node, goal: Goal) -> Evaluation:
+    def evaluate(self, node: State, goal: Goal) -> Evaluation:
         """Bound a node, decide what trials decide, and split it into children already solved."""
         while True:
             left = self._in.propagate(node.status)
@@ -60,7 +60,7 @@ class ConvexSearch:
         solutions = [] if goal.probe else self._finder.round(node.status, slack, node.t, goal)
         return Evaluation(bound, solutions, [Candidate(0)], children, removed=goal.cutoff)
 
-    def solve(self, node: Node, goal: Goal, accuracy: float | None = None) -> Solved:
+    def solve(self, node: State, goal: Goal, accuracy: float | None = None) -> Solved:
         """The node without its free anchors."""
         dual = self._in.dual(node.status == ENFORCED, node.b_l, node.b_u)
         return self._bound.apply(
@@ -78,7 +78,7 @@ class ConvexSearch:
         return self._in.propagate(after) is None or bool(np.any(after != status))
 
     def _try(
-        self, node: Node, solved: Solved, chains: Chains, violated: np.ndarray, goal: Goal
+        self, node: State, solved: Solved, chains: Chains, violated: np.ndarray, goal: Goal
     ) -> dict[int, Solved]:
         """Enforce violated anchors one at a time, for every rate that they overdraw."""
         trials: dict[int, Solved] = {}
@@ -101,7 +101,7 @@ class ConvexSearch:
         return trial
 
     def _split(
-        self, node: Node, violated: np.ndarray, trials: dict[int, Solved], goal: Goal
+        self, node: State, violated: np.ndarray, trials: dict[int, Solved], goal: Goal
     ) -> list[Child]:
         """By the chain of anchors, all of one rate, whose children promise the smallest trees."""
         left = self._in.budgets - self._in.weights @ (node.status == GIVEN_UP)
@@ -113,14 +113,14 @@ class ConvexSearch:
             chain = [next(j for j in violated.tolist() if node.status[j] != GIVEN_UP)]
         return self._children(node, chain, trials)
 
-    def _leftover(self, node: Node, chain: list[int]) -> np.ndarray | None:
+    def _leftover(self, node: State, chain: list[int]) -> np.ndarray | None:
         """The status with the whole chain given up, None if the budgets forbid it."""
         status = node.status.copy()
         status[chain] = GIVEN_UP
         return None if self._in.propagate(status.copy()) is None else status
 
     def _children(
-        self, node: Node, chain: list[int], trials: dict[int, Solved]
+        self, node: State, chain: list[int], trials: dict[int, Solved]
     ) -> list[Child]:
         children = []
         for k, j in enumerate(chain):

@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from bnb.problem import Candidate, Child, Evaluation, Goal
-from relaxations.svm.bounds.drop import Certificate
+from relaxations.svm.bounds.drop import DropBound
 from relaxations.svm.bounds.game import DropGame
 
 from .convex import ConvexSearch
 from .instance import ENFORCED, FREE, GIVEN_UP, Instance
-from .node import Node
 from .settings import Settings
+from .state import State
 
 __all__ = ["DropSearch"]
 
@@ -34,7 +34,7 @@ class DropSearch:
         """Of all games."""
         return self._game.operations
 
-    def evaluate(self, node: Node, goal: Goal) -> Evaluation:
+    def evaluate(self, node: State, goal: Goal) -> Evaluation:
         """Bound a node, decide what the bound decides, and test the children of its best split.
 
         Whatever is taken out of the node on the way cannot beat the cutoff.
@@ -70,7 +70,7 @@ class DropSearch:
         bound = max(bound, min(child.bound for child in children))
         return Evaluation(bound, [], [Candidate(key)], children, removed=cutoff)
 
-    def _suits(self, node: Node) -> bool:
+    def _suits(self, node: State) -> bool:
         """Whether there are more choices of anchors than intervals of the intercept.
 
         Without an incumbent nothing bounds the intercept: then the anchors are decided first.
@@ -78,17 +78,17 @@ class DropSearch:
         width, free = node.b_u - node.b_l, node.free.size
         return free > 0 and bool(width / self._settings.wide <= 2.0 ** min(free, 30))
 
-    def _wide(self, node: Node) -> bool:
+    def _wide(self, node: State) -> bool:
         return not node.b_u - node.b_l <= self._settings.wide
 
-    def _children(self, node: Node, key: int) -> list[Node]:
+    def _children(self, node: State, key: int) -> list[State]:
         if key < self._in.m:
             return [node.with_status(key, ENFORCED), node.with_status(key, GIVEN_UP)]
         low, high = node.part(), node.part()
         low.b_u = high.b_l = 0.5 * (node.b_l + node.b_u)
         return [low, high]
 
-    def _test(self, node: Node, key: int, goal: Goal) -> list[Child]:
+    def _test(self, node: State, key: int, goal: Goal) -> list[Child]:
         """The children that are not refuted.
 
         Of an anchor only the child that enforces it is tested: the other one mostly is as open as
@@ -102,7 +102,7 @@ class DropSearch:
                 left.append(Child(child, child.bound))
         return left
 
-    def _settle(self, node: Node, goal: Goal) -> None:
+    def _settle(self, node: State, goal: Goal) -> None:
         """Bound a node and fix what the bound decides, until it decides no more."""
         bound = -np.inf
         while True:
@@ -118,7 +118,7 @@ class DropSearch:
             node.bound = max(bound, node.bound)
             return
 
-    def _cut_interval(self, state: Node, cutoff: float) -> Node:
+    def _cut_interval(self, state: State, cutoff: float) -> State:
         """A copy of the node without intercepts that cannot beat the cutoff.
 
         With ||w||^2 <= UB and the positives' costs summing to C+, some positive point has slack at
@@ -138,7 +138,7 @@ class DropSearch:
         node.b_l, node.b_u = b_l, b_u
         return node
 
-    def _shave_interval(self, node: Node, goal: Goal) -> tuple[Node, float]:
+    def _shave_interval(self, node: State, goal: Goal) -> tuple[State, float]:
         """The node without pieces at both ends that the plain convex bound refutes.
 
         Also that bound on the whole of it.
@@ -161,7 +161,7 @@ class DropSearch:
                     share *= 0.5
         return node, bound
 
-    def _play(self, node: Node, left: np.ndarray, goal: Goal) -> bool:
+    def _play(self, node: State, left: np.ndarray, goal: Goal) -> bool:
         """Find the drop bound of a node on a bounded interval, which learns from it.
 
         Returns whether that decided any anchor.
@@ -194,11 +194,11 @@ class DropSearch:
             node.t, node.bound = plain.t, max(node.bound, plain.bound)
         return node.bound < cutoff and self._fix(node, free, found, cutoff)
 
-    def _ignores(self, node: Node) -> bool:
+    def _ignores(self, node: State) -> bool:
         """Whether the bound puts no multiplier on any free anchor."""
         return not node.t[self._in.anchors(node.free)].any()
 
-    def _fix(self, node: Node, free: np.ndarray, found: Certificate, cutoff: float) -> bool:
+    def _fix(self, node: State, free: np.ndarray, found: DropBound, cutoff: float) -> bool:
         """Decide anchors for which the other choice cannot beat the cutoff."""
         ends, reduced = found.ends[:, None], found.reduced
         if_given_up = (ends + np.maximum(-reduced, 0.0)).min(axis=0)
@@ -207,7 +207,7 @@ class DropSearch:
         node.status[free[if_enforced >= cutoff]] = GIVEN_UP
         return bool(np.any(node.status[free] != FREE))
 
-    def _choose(self, node: Node, gap: float) -> int:
+    def _choose(self, node: State, gap: float) -> int:
         """The intercept while its interval costs much of the gap, else an undecided anchor."""
         if self._wide(node):
             return self._in.m

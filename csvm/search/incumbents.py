@@ -12,10 +12,11 @@ import numpy as np
 from numba import njit
 
 from bnb.problem import Goal
+from relaxations.jit import inner
 from relaxations.patience import Patience
 from relaxations.svm.bounds.convex import OVERHEAD
+from relaxations.svm.bounds.drop import ROUNDING
 from relaxations.svm.dual import Dual, Effort, Point, gradient, intercept, make_feasible
-from relaxations.svm.order import descending
 from relaxations.svm.solvers import NodeSolver
 
 from .instance import FREE, GIVEN_UP, Instance
@@ -149,7 +150,7 @@ class Finder:
             # D falls by about this if j leaves: its slack is no longer paid, and w relaxes.
             saved = force * (slack + 0.25 * force * data.gram.diag[at])
             chosen = _dearest(saved, kept, data.weights, left, batch)
-            if not chosen.size or patience.expired():
+            if not chosen or patience.expired():
                 return largest
             kept[chosen] = False
             left -= data.weights[:, chosen].sum(axis=1)
@@ -282,8 +283,9 @@ class Finder:
 
     def _best_kept(self, badness: np.ndarray, status: np.ndarray) -> np.ndarray:
         """Give up the worst anchors that the budgets allow; which are kept."""
-        kept = np.empty(self._in.m, np.bool_)
-        _choose(badness, status, self._in.weights, self._in.budgets, kept)
+        kept = status != GIVEN_UP
+        left = self._in.budgets - self._in.weights @ ~kept
+        kept[_dearest(badness, status == FREE, self._in.weights, left)] = False
         return kept
 
     def _pairs(self, x: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
@@ -303,7 +305,7 @@ def _below(objective: float) -> float:
     return objective - 1e-7 * abs(objective)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _within_budgets(
     half: np.ndarray, beta: float, p: np.ndarray, first: int, weights: np.ndarray,
     budgets: np.ndarray,
@@ -314,7 +316,7 @@ def _within_budgets(
         for j in range(weights.shape[1]):
             if p[first + j] * (half[first + j] + beta) < _SATISFIED:
                 missed += weights[rate, j]
-        if missed > budgets[rate] + 1e-9:
+        if missed > budgets[rate] + ROUNDING:
             return False
     return True
 
@@ -373,7 +375,7 @@ def _read(
     return best, best_scale, best_beta
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _slack_cost(
     p: np.ndarray, cost: np.ndarray, half: np.ndarray, scale: float, beta: float
 ) -> float:
@@ -383,76 +385,32 @@ def _slack_cost(
     return total
 
 
-@njit(nogil=True, cache=True)
-def _fits(weights: np.ndarray, j: int, left: np.ndarray, tolerance: float) -> bool:
-    """Whether what is left of the budgets allows j to be given up."""
-    fits = True
-    for rate in range(left.size):
-        fits = fits and weights[rate, j] <= left[rate] + tolerance
-    return fits
-
-
-@njit(nogil=True, cache=True)
-def _choose(
-    badness: np.ndarray, status: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
-    kept: np.ndarray,
-) -> None:
-    """Give up the worst free anchors that the budgets allow; ``kept`` is written.
-
-    Only anchors of positive badness are given up without need.
-    """
-    left = budgets.copy()
-    for j in range(kept.size):
-        kept[j] = status[j] != GIVEN_UP
-        if not kept[j]:
-            left -= weights[:, j]
-    for j in descending(badness):
-        if status[j] == FREE and badness[j] > 0.0 and _fits(weights, j, left, 1e-9):
-            kept[j] = False
-            left -= weights[:, j]
-
-
-@njit(nogil=True, cache=True)
 def _dearest(
-    saved: np.ndarray, kept: np.ndarray, weights: np.ndarray, left: np.ndarray, most: int
-) -> np.ndarray:
-    """Kept anchors that fit what is left of the budgets together, those that save most first."""
-    left = left + 1e-9
-    chosen = np.empty(most, np.int64)
-    count = 0
-    for j in descending(saved):
-        if count == most or saved[j] <= 0.0:
+    worth: np.ndarray, allowed: np.ndarray, weights: np.ndarray, left: np.ndarray,
+    most: int | None = None,
+) -> list[int]:
+    """Allowed anchors of positive worth that fit what is left of the budgets together: greedy."""
+    rows, room = weights.T.tolist(), (left + ROUNDING).tolist()
+    some = np.flatnonzero(allowed & (worth > 0.0))
+    chosen: list[int] = []
+    for j in some[np.argsort(-worth[some], kind="stable")].tolist():
+        if len(chosen) == most:
             break
-        if kept[j] and _fits(weights, j, left, 0.0):
-            left -= weights[:, j]
-            chosen[count] = j
-            count += 1
-    return chosen[:count]
+        if all(weight <= have for weight, have in zip(rows[j], room, strict=True)):
+            room = [have - weight for weight, have in zip(rows[j], room, strict=True)]
+            chosen.append(j)
+    return chosen
 
 
-@njit(nogil=True, cache=True)
 def _swap_pairs(
     t: np.ndarray, slack: np.ndarray, diag: np.ndarray, weights: np.ndarray, budgets: np.ndarray,
     kept: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pairs (released, enforced) that respect the budgets, and a guess of what each costs."""
-    m = kept.size
-    left = budgets.copy()
-    for j in range(m):
-        if not kept[j]:
-            left -= weights[:, j]
-    pairs = np.empty((m * m, 2), np.int64)
-    guess = np.empty(m * m)
-    count = 0
-    for o in range(m):
-        if not kept[o] or t[o] == 0.0:
-            continue
-        saved = 0.25 * t[o] ** 2 * diag[o]
-        for i in range(m):
-            if kept[i] or not np.all(weights[:, o] - weights[:, i] <= left + 1e-9):
-                continue
-            pairs[count, 0] = o
-            pairs[count, 1] = i
-            guess[count] = slack[i] ** 2 / max(diag[i], 1e-12) - saved
-            count += 1
-    return pairs[:count], guess[:count]
+    released, enforced = np.flatnonzero(kept & (t != 0.0)), np.flatnonzero(~kept)
+    left = budgets - weights @ ~kept + ROUNDING
+    change = weights[:, released, None] - weights[:, None, enforced]
+    fits = np.all(change <= left[:, None, None], axis=0)
+    out, back = (ids[at] for ids, at in zip((released, enforced), np.nonzero(fits), strict=True))
+    guess = slack[back] ** 2 / np.maximum(diag[back], 1e-12) - 0.25 * t[out] ** 2 * diag[out]
+    return np.column_stack([out, back]), guess

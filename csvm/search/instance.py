@@ -7,7 +7,8 @@ import copy
 import numpy as np
 from scipy.optimize import linprog
 
-from relaxations.svm.bounds.drop import Rates
+from bnb.options import Options
+from relaxations.svm.bounds.drop import ROUNDING, Rates
 from relaxations.svm.dual import Dual
 from relaxations.svm.gram import Gram, block, dense, factored, times
 
@@ -15,7 +16,6 @@ __all__ = ["ENFORCED", "FREE", "GIVEN_UP", "Instance", "slack_costs"]
 
 FREE, ENFORCED, GIVEN_UP = 0, 1, -1
 
-_ROUNDING = 1e-9
 _HOPELESS = 1e9  # objectives above this, in units of the problem, count as infeasible
 
 
@@ -98,7 +98,7 @@ class Instance:
         budgets = weights.sum(axis=1) - np.asarray(required, dtype=float) / unit
         # Of unit weights no fraction can be given up, and only a whole budget can be used up.
         whole = np.all((weights == 0) | (weights == 1), axis=1)
-        budgets[whole] = np.floor(budgets[whole] + _ROUNDING)
+        budgets[whole] = np.floor(budgets[whole] + ROUNDING)
         self._asked = weights, budgets
         needed = _needed(weights, budgets)
         self.weights, self.budgets = np.ascontiguousarray(weights[needed]), budgets[needed]
@@ -142,8 +142,8 @@ class Instance:
         return used.size * float(np.finfo(float).eps) * size
 
     def kept(self, x: np.ndarray) -> np.ndarray:
-        """Which anchors have margin one, up to 1e-6."""
-        return (self.p[: self.n] * self.decision(x))[self.first :] >= 1.0 - 1e-6
+        """Which anchors have margin one, up to what the search lets pass."""
+        return (self.p[: self.n] * self.decision(x))[self.first :] >= 1.0 - Options.feasibility
 
     def check(self, x: np.ndarray) -> tuple[float, float]:
         """Objective, and by how much margins must be relaxed for the counts to hold."""
@@ -154,7 +154,7 @@ class Instance:
         order = np.argsort(-short)
         violation = 0.0
         for row, budget in zip(*self._asked, strict=True):
-            over = np.cumsum(row[order]) > budget + _ROUNDING
+            over = np.cumsum(row[order]) > budget + ROUNDING
             if over.any():
                 violation = max(violation, float(short[order[np.argmax(over)]]))
         norm = 0.5 * float(x[: self.n] @ (decision - x[self.n]))
@@ -174,15 +174,15 @@ class Instance:
     def propagate(self, status: np.ndarray) -> np.ndarray | None:
         """Enforce anchors that no longer fit a budget; what is left, None if overdrawn."""
         left = self.budgets - self.weights @ (status == GIVEN_UP)
-        if (left < -_ROUNDING).any():
+        if (left < -ROUNDING).any():
             return None
-        too_heavy = (self.weights > left[:, None] + _ROUNDING).any(axis=0)
+        too_heavy = (self.weights > left[:, None] + ROUNDING).any(axis=0)
         status[(status == FREE) & too_heavy] = ENFORCED
         return np.minimum(left, self.weights @ (status == FREE))
 
     def overdrawn(self, anchors: np.ndarray, left: np.ndarray) -> np.ndarray:
         """The rates that do not allow all of these anchors to be given up."""
-        return np.flatnonzero(self.weights[:, anchors].sum(axis=1) > left + _ROUNDING)
+        return np.flatnonzero(self.weights[:, anchors].sum(axis=1) > left + ROUNDING)
 
     def rates(self, free: np.ndarray, left: np.ndarray) -> Rates:
         """Which sets of the free anchors may be given up with what is left of the budgets."""
@@ -224,7 +224,7 @@ def _needed(weights: np.ndarray, budgets: np.ndarray) -> np.ndarray:
         if not shares or (budgets[others] < 0).any():
             continue
         most = linprog(-weights[rate], A_ub=weights[others], b_ub=budgets[others], bounds=(0, 1))
-        if most.status == 0 and -most.fun <= budgets[rate] + _ROUNDING:
+        if most.status == 0 and -most.fun <= budgets[rate] + ROUNDING:
             needed = others
     return needed
 

@@ -19,10 +19,10 @@ from .convex import ConvexSearch
 from .drop import DropSearch
 from .incumbents import Finder
 from .instance import Instance
-from .node import Node
 from .recourse import RecourseSearch
-from .rival import Plan, Rival, Search
+from .rival import Plan, Rival, Strategy
 from .settings import Settings
+from .state import State
 
 __all__ = ["CSVMProblem"]
 
@@ -68,7 +68,7 @@ class CSVMProblem(Problem):
         self._bound = ConvexBound(self._solver, self.instance.hopeless)
         self.finder = Finder(self.instance, self._solver, self.settings)
         self._convex = ConvexSearch(self.instance, self._bound, self.finder, self.settings)
-        self._searches: dict[str, Search] = {"convex": self._convex}
+        self._searches: dict[str, Strategy] = {"convex": self._convex}
 
     def _has(self, name: str) -> bool:
         """Whether the instance can be searched so: games need the matrix.
@@ -78,7 +78,7 @@ class CSVMProblem(Problem):
         """
         return name == "convex" or (name in _BY_GAMES and not self.instance.is_factor)
 
-    def _make(self, name: str) -> Search:
+    def _make(self, name: str) -> Strategy:
         """A search by games, with the matrix and the copy of it that they write to."""
         data = self.instance.with_matrix()
         # Any answer gives a valid bound: in a game the last digits are not worth an exact solver.
@@ -90,7 +90,7 @@ class CSVMProblem(Problem):
         recourse = RecourseGame(answers, data.gram, scratch, data.anchors())
         return RecourseSearch(data, self._convex, recourse, self.settings)
 
-    def _by(self, name: str) -> Search:
+    def _by(self, name: str) -> Strategy:
         """The search of that name, made when it is first needed."""
         if name not in self._searches:
             self._searches[name] = self._make(name)
@@ -104,9 +104,9 @@ class CSVMProblem(Problem):
         """Points and anchors."""
         return self.instance.n, self.instance.m
 
-    def root(self) -> Node:
+    def root(self) -> State:
         """Everything free."""
-        return Node.root(self.instance.m, self.instance.n + 2)
+        return State.root(self.instance.m, self.instance.n + 2)
 
     def prepare(self, goal: Goal) -> Evaluation | None:
         """An incumbent before the search: the best of greedy releases."""
@@ -120,7 +120,7 @@ class CSVMProblem(Problem):
         _, x = self.finder.sweep(goal.patience)
         return None if x is None else Evaluation(-np.inf, [("H", x)])
 
-    def evaluate(self, state: Node, goal: Goal) -> Evaluation:
+    def evaluate(self, state: State, goal: Goal) -> Evaluation:
         """Bound a node, decide what can be decided, and split it."""
         node = replace(state, status=state.status.copy(), t=state.t.copy())
         before = self._counters()
@@ -136,7 +136,7 @@ class CSVMProblem(Problem):
         games = sum(search.games for search in self._searches.values())
         return {"convex solves": self._bound.solves, "games": games}
 
-    def _search(self, node: Node, goal: Goal) -> Search:
+    def _search(self, node: State, goal: Goal) -> Strategy:
         """The search that is in use; a node on an interval of the intercept needs the drop bound.
 
         Without an incumbent only the convex search has something to aim at.
@@ -151,7 +151,7 @@ class CSVMProblem(Problem):
         games = sum(search.operations for search in self._searches.values())
         return self._earlier + self._bound.operations + games
 
-    def _give_chance(self, node: Node, goal: Goal) -> list[tuple[str, np.ndarray]]:
+    def _give_chance(self, node: State, goal: Goal) -> list[tuple[str, np.ndarray]]:
         """Let other searches go on, and give way to one that has come further.
 
         A search that has halved its gap since the last time is left alone.  Returns solutions that
@@ -180,7 +180,7 @@ class CSVMProblem(Problem):
                 raise RestartError(rival.bound, solutions, rival.children, rival.settled)
         return solutions
 
-    def branch(self, state: Node, evaluation: Evaluation, candidate: Candidate) -> list[Child]:
+    def branch(self, state: State, evaluation: Evaluation, candidate: Candidate) -> list[Child]:
         """The children that the evaluation has made."""
         return list(evaluation.data)
 
@@ -226,10 +226,10 @@ class CSVMProblem(Problem):
             raise ValueError(f"there is no search {name!r} after {chances!r} chances")
         self._plan.search, self._plan.chances = name, int(chances)
 
-    def encode(self, state: Node) -> Any:
-        """See `Node.encode`."""
+    def encode(self, state: State) -> Any:
+        """See `State.encode`."""
         return state.encode()
 
-    def decode(self, data: Any) -> Node:
-        """See `Node.decode`."""
-        return Node.decode(data, self.instance.m, self.instance.n + 2)
+    def decode(self, data: Any) -> State:
+        """See `State.decode`."""
+        return State.decode(data, self.instance.m, self.instance.n + 2)

@@ -13,8 +13,8 @@ from relaxations.svm.bounds.recourse import RecourseGame
 
 from .convex import ConvexSearch
 from .instance import ENFORCED, FREE, GIVEN_UP, Instance
-from .node import Node
 from .settings import Settings
+from .state import State
 
 __all__ = ["RecourseSearch"]
 
@@ -33,7 +33,7 @@ class RecourseSearch:
         """Of all games."""
         return self._game.operations
 
-    def evaluate(self, node: Node, goal: Goal) -> Evaluation:
+    def evaluate(self, node: State, goal: Goal) -> Evaluation:
         """Bound a node, decide what the bound decides, and test the children of its best split."""
         cutoff = goal.cutoff
         if node.policy is None or not node.settled:
@@ -54,14 +54,14 @@ class RecourseSearch:
         children = [Child(child, child.bound) for child in (enforced, given_up)]
         return Evaluation(node.bound, [], [Candidate(anchor)], children, removed=cutoff)
 
-    def _choose(self, node: Node) -> int:
+    def _choose(self, node: State) -> int:
         """Often given up, and certified to cost much if it is enforced.
 
         Enforcing it is soon refuted; giving it up spends the budget.
         """
         return int(node.free[np.argmax((node.u * np.maximum(node.gain, 0.0))[node.free])])
 
-    def _settle(self, node: Node, goal: Goal) -> None:
+    def _settle(self, node: State, goal: Goal) -> None:
         """Bound a node and fix what the bound decides, until it decides no more."""
         node.settled = True
         while True:
@@ -76,7 +76,7 @@ class RecourseSearch:
             if not self._play(node, left, goal):
                 return
 
-    def _play(self, node: Node, left: np.ndarray, goal: Goal) -> bool:
+    def _play(self, node: State, left: np.ndarray, goal: Goal) -> bool:
         """Find the bound, which the node learns from; returns whether it decided any anchor."""
         data, settings, free, cutoff = self._in, self._settings, node.free, goal.cutoff
         dual = data.dual(node.status != GIVEN_UP)

@@ -12,12 +12,12 @@ import numpy as np
 
 from bnb.problem import Child, Evaluation, Goal
 
-from .node import Node
+from .state import State
 
-__all__ = ["Plan", "Rival", "Search"]
+__all__ = ["Plan", "Rival", "Strategy"]
 
 
-class Search(Protocol):
+class Strategy(Protocol):
     """One way to bound and split nodes."""
 
     games: int
@@ -26,7 +26,7 @@ class Search(Protocol):
     def operations(self) -> float:
         """Work of all games that it has played."""
 
-    def evaluate(self, node: Node, goal: Goal) -> Evaluation:
+    def evaluate(self, node: State, goal: Goal) -> Evaluation:
         """See `bnb.Problem.evaluate`."""
 
 
@@ -35,7 +35,7 @@ class Rival:
 
     Parameters
     ----------
-    root : Node
+    root : State
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Rival:
         The smallest bound of anything that it has cut off or closed.
     """
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: State) -> None:
         self._number = count()
         self._open = [(-np.inf, next(self._number), root)]
         self.work, self.trust = 0.0, 1.0
@@ -64,13 +64,13 @@ class Rival:
         return [Child(node, bound) for bound, _, node in self._open]
 
     def go_on(
-        self, search: Search, goal: Goal, operations: Callable[[], float], effort: float
+        self, search: Strategy, goal: Goal, operations: Callable[[], float], effort: float
     ) -> list[tuple[str, np.ndarray]]:
         """Evaluate a node, and more until so much work is done; returns the solutions found.
 
         Parameters
         ----------
-        search : Search
+        search : Strategy
         goal : Goal
         operations : callable
             Counts the work of all searches.

@@ -272,14 +272,8 @@ class ActiveSetWorkspace:
         return None if form is None else ActiveSetWorkspace(qp, form)
 
     def solve(
-        self,
-        lb: np.ndarray,
-        ub: np.ndarray,
-        *,
-        cutoff: float = np.inf,
-        slack: float = 0.0,
-        warm: tuple[np.ndarray, np.ndarray] | None = None,
-        patience: Patience = FOR_EVER,
+        self, lb: np.ndarray, ub: np.ndarray, *, cutoff: float = np.inf, slack: float = 0.0,
+        warm: tuple[np.ndarray, np.ndarray] | None = None, patience: Patience = FOR_EVER,
     ) -> Solution:
         """Solve the node with these bounds; as `Workspace.solve`.
 

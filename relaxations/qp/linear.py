@@ -126,14 +126,8 @@ class LinearWorkspace:
         )
 
     def solve(
-        self,
-        lb: np.ndarray,
-        ub: np.ndarray,
-        *,
-        cutoff: float = np.inf,
-        slack: float = 0.0,
-        warm: tuple[np.ndarray, np.ndarray] | None = None,
-        patience: Patience = FOR_EVER,
+        self, lb: np.ndarray, ub: np.ndarray, *, cutoff: float = np.inf, slack: float = 0.0,
+        warm: tuple[np.ndarray, np.ndarray] | None = None, patience: Patience = FOR_EVER,
     ) -> Solution:
         """Solve the node with these bounds, as accurately as the search needs.
 

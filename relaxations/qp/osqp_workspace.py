@@ -51,14 +51,8 @@ class OSQPWorkspace:
         )
 
     def solve(
-        self,
-        lb: np.ndarray,
-        ub: np.ndarray,
-        *,
-        cutoff: float = np.inf,
-        slack: float = 0.0,
-        warm: tuple[np.ndarray, np.ndarray] | None = None,
-        patience: Patience = FOR_EVER,
+        self, lb: np.ndarray, ub: np.ndarray, *, cutoff: float = np.inf, slack: float = 0.0,
+        warm: tuple[np.ndarray, np.ndarray] | None = None, patience: Patience = FOR_EVER,
     ) -> Solution:
         """As `Workspace.solve`."""
         # Either end may lie beyond what OSQP takes for infinite; certificates use the true ones.

@@ -217,14 +217,8 @@ class PerspectiveWorkspace:
         return np.ascontiguousarray(0.5 * (inverse + inverse.T))
 
     def solve(
-        self,
-        lb: np.ndarray,
-        ub: np.ndarray,
-        *,
-        cutoff: float = np.inf,
-        slack: float = 0.0,
-        warm: tuple[np.ndarray, np.ndarray] | None = None,
-        patience: Patience = FOR_EVER,
+        self, lb: np.ndarray, ub: np.ndarray, *, cutoff: float = np.inf, slack: float = 0.0,
+        warm: tuple[np.ndarray, np.ndarray] | None = None, patience: Patience = FOR_EVER,
     ) -> Solution:
         """Solve the node with these bounds; as `Workspace.solve`."""
         qp = self._qp

@@ -40,14 +40,8 @@ class Trimmed:
         self._inner, self._kept = inner, kept
 
     def solve(
-        self,
-        lb: np.ndarray,
-        ub: np.ndarray,
-        *,
-        cutoff: float = np.inf,
-        slack: float = 0.0,
-        warm: tuple[np.ndarray, np.ndarray] | None = None,
-        patience: Patience = FOR_EVER,
+        self, lb: np.ndarray, ub: np.ndarray, *, cutoff: float = np.inf, slack: float = 0.0,
+        warm: tuple[np.ndarray, np.ndarray] | None = None, patience: Patience = FOR_EVER,
     ) -> Solution:
         """As `Workspace.solve`."""
         kept = self._kept

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from ..jit import inner
 from .dual import Dual, Effort, Point, value
 from .gram import Gram, add_rows, entry
 
@@ -58,12 +59,15 @@ def empty_set(variables: int, capacity: int) -> ActiveSet:
     )
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _shift(gram: Gram) -> float:
-    return max(gram.diag.mean(), 1e-12)
+    total = 0.0
+    for own in gram.diag:
+        total += own
+    return max(total / gram.diag.size, 1e-12)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@inner(fastmath=_FAST)
 def _forward(L: np.ndarray, m: int, x: np.ndarray) -> None:
     """Solve Ly = x in place."""
     for a in range(m):
@@ -74,7 +78,7 @@ def _forward(L: np.ndarray, m: int, x: np.ndarray) -> None:
         x[a] = total / row[a]
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@inner(fastmath=_FAST)
 def _backward(L: np.ndarray, m: int, x: np.ndarray) -> None:
     """Solve L'y = x in place."""
     for a in range(m - 1, -1, -1):
@@ -84,7 +88,7 @@ def _backward(L: np.ndarray, m: int, x: np.ndarray) -> None:
             x[b] -= row[b] * x[a]
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _column(gram: Gram, members: ActiveSet, i: int, shift: float) -> np.ndarray:
     """K_ai + shift of all members a."""
     out = np.empty(members.size[0])
@@ -93,7 +97,7 @@ def _column(gram: Gram, members: ActiveSet, i: int, shift: float) -> np.ndarray:
     return out
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _join(gram: Gram, members: ActiveSet, i: int, shift: float) -> bool:
     """Make i a member; False if it lies in the others' affine hull, or there is no room."""
     m = members.size[0]
@@ -114,7 +118,7 @@ def _join(gram: Gram, members: ActiveSet, i: int, shift: float) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _leave(members: ActiveSet, i: int) -> None:
     """Take i out: its row goes, and rotations make the factor triangular again."""
     L, place = members.L, members.place
@@ -137,7 +141,15 @@ def _leave(members: ActiveSet, i: int) -> None:
             L[a, k + 1] = c * v - s * u
 
 
-@njit(nogil=True, cache=True)
+@inner
+def _sum(x: np.ndarray) -> float:
+    total = 0.0
+    for a in range(x.size):
+        total += x[a]
+    return total
+
+
+@inner
 def _inverse_of_ones(members: ActiveSet) -> np.ndarray:
     """(K_AA + shift)^-1 1."""
     ones = np.ones(members.size[0])
@@ -146,7 +158,7 @@ def _inverse_of_ones(members: ActiveSet) -> np.ndarray:
     return ones
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _project(
     gram: Gram, members: ActiveSet, i: int, shift: float, ones: np.ndarray
 ) -> tuple[np.ndarray, float]:
@@ -155,13 +167,14 @@ def _project(
     rho = column.copy()
     _forward(members.L, rho.size, rho)
     _backward(members.L, rho.size, rho)
-    extra = (1.0 - rho.sum()) / ones.sum()
-    rho += extra * ones
+    extra = (1.0 - _sum(rho)) / _sum(ones)
+    for a in range(rho.size):
+        rho[a] += extra * ones[a]
     distance = gram.diag[i] + shift + extra - np.dot(column, rho)
     return rho, max(distance, 0.0)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _level(members: ActiveSet, F: np.ndarray) -> float:
     """beta: the mean of F over the members."""
     total = 0.0
@@ -170,34 +183,35 @@ def _level(members: ActiveSet, F: np.ndarray) -> float:
     return total / members.size[0]
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _first_block(
-    members: ActiveSet, rho: np.ndarray, sign: float, dual: Dual, t: np.ndarray, i: int
+    ids: np.ndarray, rho: np.ndarray, sign: float, lo: np.ndarray, hi: np.ndarray, t: np.ndarray,
+    i: int,
 ) -> tuple[float, int]:
     """How far i can go before somebody is at a bound, and who: a place in A, or -1 for i itself."""
-    step = dual.hi[i] - t[i] if sign > 0.0 else t[i] - dual.lo[i]
+    step = hi[i] - t[i] if sign > 0.0 else t[i] - lo[i]
     block = -1
     for a in range(rho.size):
-        j = members.ids[a]
+        j = ids[a]
         away = -sign * rho[a]
         room = np.inf
         if away > _IDLE:
-            room = (dual.hi[j] - t[j]) / away
+            room = (hi[j] - t[j]) / away
         elif away < -_IDLE:
-            room = (dual.lo[j] - t[j]) / away
+            room = (lo[j] - t[j]) / away
         if room < step:
             step = max(room, 0.0)
             block = a
     return step, block
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _rows(gram: Gram, m: int) -> int:
     """Work of a change of m variables, in rows of length N."""
     return m if gram.Z.shape[1] == 0 else gram.Z.shape[1]
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _move(
     gram: Gram, members: ActiveSet, i: int, rho: np.ndarray, change: float, point: Point
 ) -> int:
@@ -213,19 +227,18 @@ def _move(
     index[m] = i
     factor[m] = -0.5 * change
     point.t[i] += change
-    add_rows(gram, index, factor, m + 1, point.F)
+    add_rows(gram, index, factor, point.F)
     return _rows(gram, m + 1)
 
 
-@njit(nogil=True, cache=True)
-def _to_bound(members: ActiveSet, block: int, rising: bool, dual: Dual, t: np.ndarray) -> None:
+@inner
+def _to_bound(members: ActiveSet, j: int, bound: float, t: np.ndarray) -> None:
     """A member that has met its bound is put there exactly, and leaves."""
-    j = members.ids[block]
-    t[j] = dual.hi[j] if rising else dual.lo[j]
+    t[j] = bound
     _leave(members, j)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _partner(dual: Dual, point: Point, i: int, sign: float) -> int:
     """Who can give way to i where nobody is a member; -1 if nobody gains from it."""
     best = sign * point.F[i]
@@ -238,7 +251,7 @@ def _partner(dual: Dual, point: Point, i: int, sign: float) -> int:
     return partner
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _push(
     dual: Dual, members: ActiveSet, i: int, sign: float, point: Point, tol: float, missing: float,
     shift: float,
@@ -255,13 +268,16 @@ def _push(
         if partner < 0:
             return 0, 0.0
         _join(gram, members, partner, shift)
-    moved = np.append(members.ids[: members.size[0]], i)
-    before = t[moved]
+    moved = np.empty(members.size[0] + 1, np.int64)
+    change = np.empty(moved.size)
+    for a in range(moved.size):
+        moved[a] = i if a == members.size[0] else members.ids[a]
+        change[a] = t[moved[a]]
     slope = sign * (point.F[i] - _level(members, point.F))
     gained = 0.0
     while slope > 0.1 * tol and members.size[0] > 0:
         rho, distance = _project(gram, members, i, shift, _inverse_of_ones(members))
-        step, block = _first_block(members, rho, sign, dual, t, i)
+        step, block = _first_block(members.ids, rho, sign, dual.lo, dual.hi, t, i)
         curved = distance > _FLAT * (gram.diag[i] + shift)
         if curved and 2.0 * slope < step * distance:
             step, block = 2.0 * slope / distance, -2
@@ -276,14 +292,17 @@ def _push(
         if block < 0:
             break
         slope -= 0.5 * step * distance
-        _to_bound(members, block, sign * rho[block] < 0.0, dual, t)
+        j = members.ids[block]
+        _to_bound(members, j, dual.hi[j] if sign * rho[block] < 0.0 else dual.lo[j], t)
     if dual.lo[i] < t[i] < dual.hi[i]:
         _join(gram, members, i, shift)
-    add_rows(gram, moved, 0.5 * (before - t[moved]), moved.size, point.F)
+    for a in range(moved.size):
+        change[a] = 0.5 * (change[a] - t[moved[a]])
+    add_rows(gram, moved, change, point.F)
     return _rows(gram, moved.size), gained
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _swap_in(dual: Dual, members: ActiveSet, i: int, point: Point, shift: float) -> int:
     """i is inside its box and in the hull of the members: move until one of them is at a bound."""
     t, F = point
@@ -292,57 +311,70 @@ def _swap_in(dual: Dual, members: ActiveSet, i: int, point: Point, shift: float)
     for a in range(rho.size):
         slope -= rho[a] * F[members.ids[a]]
     sign = 1.0 if slope >= 0.0 else -1.0
-    step, block = _first_block(members, rho, sign, dual, t, i)
-    if not np.isfinite(step):
+    for _ in range(2):
+        step, block = _first_block(members.ids, rho, sign, dual.lo, dual.hi, t, i)
+        if np.isfinite(step):
+            break
         sign = -sign
-        step, block = _first_block(members, rho, sign, dual, t, i)
-        if not np.isfinite(step):
-            return 0
+    else:
+        return 0
     rows = _move(dual.gram, members, i, rho, sign * step, point)
     if block == -1:
         t[i] = dual.hi[i] if sign > 0.0 else dual.lo[i]
     else:
-        _to_bound(members, block, sign * rho[block] < 0.0, dual, t)
+        j = members.ids[block]
+        _to_bound(members, j, dual.hi[j] if sign * rho[block] < 0.0 else dual.lo[j], t)
         _join(dual.gram, members, i, shift)
     return rows
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _make_level(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int:
     """Newton steps on the members until F is level there; who meets a bound leaves."""
     t, F = point
     rows = 0
     while members.size[0] > 0:
         m = members.size[0]
-        step = F[members.ids[:m]]
-        if np.abs(step - step.mean()).max() <= tol:
+        step = np.empty(m)
+        for a in range(m):
+            step[a] = F[members.ids[a]]
+        mean = _sum(step) / m
+        level = True
+        for a in range(m):
+            level = level and abs(step[a] - mean) <= tol
+        if level:
             break
         ones = _inverse_of_ones(members)
         _forward(members.L, m, step)
         _backward(members.L, m, step)
-        step = 2.0 * (step - step.sum() / ones.sum() * ones)
+        share = _sum(step) / _sum(ones)
         length = 1.0
         block = -1
         for a in range(m):
             j = members.ids[a]
+            step[a] = 2.0 * (step[a] - share * ones[a])
             if step[a] != 0.0:
                 room = dual.hi[j] - t[j] if step[a] > 0.0 else dual.lo[j] - t[j]
                 if room / step[a] < length:
                     length = max(room / step[a], 0.0)
                     block = a
+        rising = block >= 0 and step[block] > 0.0
         for a in range(m):
             t[members.ids[a]] += length * step[a]
-        add_rows(dual.gram, members.ids, -0.5 * length * step, m, F)
+            step[a] *= -0.5 * length
+        add_rows(dual.gram, members.ids[:m], step, F)
         rows += _rows(dual.gram, m)
         if block < 0:
             break  # another step would only chase rounding
-        _to_bound(members, block, step[block] > 0.0, dual, t)
+        j = members.ids[block]
+        _to_bound(members, j, dual.hi[j] if rising else dual.lo[j], t)
     return rows
 
 
 @njit(nogil=True, cache=True)
-def _begin(dual: Dual, members: ActiveSet, point: Point, tol: float, shift: float) -> int:
+def _begin(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int:
     """Members are those inside their box, and level.  Returns the rows that took."""
+    shift = _shift(dual.gram)
     for a in range(members.size[0]):
         members.place[members.ids[a]] = -1
     members.size[0] = 0
@@ -354,7 +386,7 @@ def _begin(dual: Dual, members: ActiveSet, point: Point, tol: float, shift: floa
     return rows + _make_level(dual, members, point, tol)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _worst(dual: Dual, members: ActiveSet, point: Point) -> tuple[int, float, float]:
     """Who violates optimality most, in which direction it should go, and by how much."""
     t, F = point
@@ -378,21 +410,14 @@ def _worst(dual: Dual, members: ActiveSet, point: Point) -> tuple[int, float, fl
     return worst, sign, violation
 
 
-@njit(nogil=True, cache=True)
 def copy_set(source: ActiveSet, target: ActiveSet) -> None:
     """Make the members of one set those of another, factor included."""
-    for a in range(target.size[0]):
-        target.place[target.ids[a]] = -1
-    m = source.size[0]
-    target.size[0] = m
-    for a in range(m):
-        target.ids[a] = source.ids[a]
-        target.place[source.ids[a]] = a
-        for b in range(a + 1):
-            target.L[a, b] = source.L[a, b]
+    m = target.size[0] = source.size[0]
+    target.ids[:m] = source.ids[:m]
+    target.place[:] = source.place
+    target.L[:m, :m] = source.L[:m, :m]
 
 
-@njit(nogil=True, cache=True)
 def climb(
     dual: Dual, members: ActiveSet, point: Point, effort: Effort, ready: bool
 ) -> tuple[int, float]:
@@ -414,8 +439,17 @@ def climb(
     violation : float
         What is left of the largest violation.
     """
+    # Two functions: in one both are compiled twice over.
+    rows = 0 if ready else _begin(dual, members, point, 0.1 * effort.tol)
+    return _climb(dual, members, point, effort, rows)
+
+
+@njit(nogil=True, cache=True)
+def _climb(
+    dual: Dual, members: ActiveSet, point: Point, effort: Effort, rows: int
+) -> tuple[int, float]:
+    """`climb` from a level point, to reach which took so many rows."""
     shift = _shift(dual.gram)
-    rows = 0 if ready else _begin(dual, members, point, 0.1 * effort.tol, shift)
     height = value(dual.p, point)
     while True:
         i, sign, violation = _worst(dual, members, point)

@@ -93,12 +93,11 @@ def make_feasible(t: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> None:
             return
 
 
-@njit(nogil=True, cache=True)
 def gradient(gram: Gram, p: np.ndarray, t: np.ndarray, F: np.ndarray) -> None:
     """Write ``F = p - K t / 2``."""
     times(gram, t, F)
-    for i in range(t.size):
-        F[i] = p[i] - 0.5 * F[i]
+    F *= -0.5
+    F += p
 
 
 @njit(nogil=True, cache=True)
@@ -134,24 +133,15 @@ def certified_value(dual: Dual, point: Point, rows: int) -> float:
     return total - _EPS * (4.0 * (rows + t.size) * mass * largest + reach * reach)
 
 
-@njit(nogil=True, cache=True)
 def intercept(dual: Dual, point: Point) -> float:
     """Intercept beta that matches ``t``: the middle of the last violating pair."""
-    top = -np.inf
-    low = np.inf
-    for i in range(dual.p.size):
-        if point.t[i] < dual.hi[i]:
-            top = max(top, point.F[i])
-        if point.t[i] > dual.lo[i]:
-            low = min(low, point.F[i])
-    if not np.isfinite(top):
-        return low
-    if not np.isfinite(low):
-        return top
-    return 0.5 * (top + low)
+    top = float(point.F[point.t < dual.hi].max(initial=-np.inf))
+    low = float(point.F[point.t > dual.lo].min(initial=np.inf))
+    if np.isfinite(top) and np.isfinite(low):
+        return 0.5 * (top + low)
+    return top if np.isfinite(top) else low
 
 
-@njit(nogil=True, cache=True)
 def extrapolate(dual: Dual, point: Point, before: np.ndarray, target: float) -> None:
     """Go on from ``before`` through ``t`` as far as D rises and the box allows, in place.
 
@@ -169,11 +159,9 @@ def extrapolate(dual: Dual, point: Point, before: np.ndarray, target: float) -> 
     step = 2.0 * (abs(target) + 1.0) / slope
     if curve > 0.0:
         step = min(step, 0.5 * slope / curve)
-    for i in range(t.size):
-        if away[i] > 0.0:
-            step = min(step, (dual.hi[i] - t[i]) / away[i])
-        elif away[i] < 0.0:
-            step = min(step, (dual.lo[i] - t[i]) / away[i])
+    moves = away != 0.0
+    end = np.where(away > 0.0, dual.hi, dual.lo)
+    step = float(((end - t)[moves] / away[moves]).min(initial=step))
     if step > 0.0:
         t += step * away
         make_feasible(t, dual.lo, dual.hi)

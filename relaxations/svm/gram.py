@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from ..jit import inner
+
 __all__ = ["Gram", "add_rows", "block", "dense", "entry", "factored", "rows_times", "times"]
 
 # Sums may be added up in any order, which is what vector units need; nothing else is loosened.
@@ -45,7 +47,7 @@ def factored(Z: np.ndarray) -> Gram:
     return Gram(np.zeros((0, 0)), Z, np.einsum("ij,ij->i", Z, Z))
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@inner(fastmath=_FAST)
 def entry(gram: Gram, i: int, j: int) -> float:
     """K_ij."""
     if gram.Z.shape[1] == 0:
@@ -56,13 +58,11 @@ def entry(gram: Gram, i: int, j: int) -> float:
     return total
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def add_rows(
-    gram: Gram, index: np.ndarray, factor: np.ndarray, count: int, out: np.ndarray
-) -> None:
-    """Add ``sum_a factor_a K[index_a]`` over the first ``count`` to ``out``."""
+@inner(fastmath=_FAST)
+def add_rows(gram: Gram, index: np.ndarray, factor: np.ndarray, out: np.ndarray) -> None:
+    """Add ``sum_a factor_a K[index_a]`` to ``out``."""
     if gram.Z.shape[1] == 0:
-        for a in range(count):
+        for a in range(index.size):
             row = gram.K[index[a]]
             weight = factor[a]
             for k in range(out.size):
@@ -70,7 +70,7 @@ def add_rows(
         return
     rank = gram.Z.shape[1]
     w = np.zeros(rank)
-    for a in range(count):
+    for a in range(index.size):
         for k in range(rank):
             w[k] += factor[a] * gram.Z[index[a], k]
     for i in range(out.size):
@@ -83,9 +83,16 @@ def add_rows(
 @njit(nogil=True, cache=True)
 def times(gram: Gram, t: np.ndarray, out: np.ndarray) -> None:
     """Write ``K t``, skipping the zeros of ``t``."""
-    out[:] = 0.0
-    index = np.flatnonzero(t)
-    add_rows(gram, index, t[index], index.size, out)
+    index = np.empty(t.size, np.int64)
+    factor = np.empty(t.size)
+    count = 0
+    for i in range(t.size):
+        out[i] = 0.0
+        if t[i] != 0.0:
+            index[count] = i
+            factor[count] = t[i]
+            count += 1
+    add_rows(gram, index[:count], factor, out)
 
 
 def block(gram: Gram, index: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:

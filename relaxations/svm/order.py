@@ -6,16 +6,19 @@ NumPy's sorts are generic, and compiling one takes seconds of a first run; this 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ..jit import inner
 
 __all__ = ["descending"]
 
 
-@njit(nogil=True, cache=True)
+@inner
 def descending(values: np.ndarray) -> np.ndarray:
     """Places of the values, the largest first; of equal ones the earlier (Shell's sort)."""
     n = values.size
-    order = np.arange(n)
+    order = np.empty(n, np.int64)
+    for i in range(n):
+        order[i] = i
     gap = 1
     while 3 * gap < n:
         gap = 3 * gap + 1

@@ -30,13 +30,16 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from ...jit import inner
 from ..order import descending
 
-__all__ = ["Certificate", "Losses", "Rates", "allowed_loss", "certify", "drop_bound",
+__all__ = ["ROUNDING", "DropBound", "Losses", "Rates", "allowed_loss", "certify", "drop_bound",
            "empty_losses", "policy_terms", "starts_of", "top_sum", "with_loss", "worst_set"]
 
 _EPS = np.finfo(np.float64).eps
 _MAX_SPLIT = 3.0
+ROUNDING = 1e-9  # of sums of weights
+_NOBODY = np.int64(-1)  # no literal: numba would compile what takes it once more
 
 
 class Rates(NamedTuple):
@@ -81,7 +84,7 @@ def empty_losses(m: int, L: int) -> Losses:
 
 
 @dataclass
-class Certificate:
+class DropBound:
     """A bound and what it rests on.
 
     Parameters
@@ -106,7 +109,7 @@ class Certificate:
 def drop_bound(
     K: np.ndarray, p: np.ndarray, t: np.ndarray, half: np.ndarray, free: np.ndarray, rates: Rates,
     S: np.ndarray, bars: np.ndarray, steps: int,
-) -> Certificate:
+) -> DropBound:
     """The drop bound of ``t``.
 
     Parameters
@@ -129,9 +132,9 @@ def drop_bound(
 
     Returns
     -------
-    Certificate
+    DropBound
     """
-    return Certificate(*_drop_bound(K, p, t, half, free, rates, S, bars, steps))
+    return DropBound(*_drop_bound(K, p, t, half, free, rates, S, bars, steps))
 
 
 @njit(nogil=True, cache=True)
@@ -143,9 +146,16 @@ def _drop_bound(
     weights, budgets = rates.weights, rates.budgets
     L = budgets.size
     short = np.zeros(L, np.bool_)
-    active = with_loss(t[free] == 0.0, rates, short)
-    place = free[active] - (t.size - 2 - S.shape[0])
+    idle = np.empty(free.size, np.bool_)
+    for j in range(free.size):
+        idle[j] = t[free[j]] == 0.0
+    active = with_loss(idle, rates, short)
     m = active.size
+    variables = np.empty(m, np.int64)
+    place = np.empty(m, np.int64)
+    for a in range(m):
+        variables[a] = free[active[a]]
+        place[a] = variables[a] - (t.size - 2 - S.shape[0])
     split = np.empty((m, m))
     prices = np.empty((L, m))
     counts = np.empty((L, m))
@@ -157,7 +167,7 @@ def _drop_bound(
             counts[rate, a] = weights[rate, active[a]]
     found = empty_losses(m, L)
     bound, ceiling = certify(
-        policy_terms(K, p, t, half, free[active]), split, prices, Rates(counts, budgets, short),
+        policy_terms(K, p, t, half, variables), split, prices, Rates(counts, budgets, short),
         starts_of(counts), steps, found,
     )
     chosen = np.zeros(free.size, np.bool_)
@@ -222,10 +232,12 @@ def starts_of(weights: np.ndarray) -> np.ndarray:
                 return np.zeros(0, np.int64)
         if total != 1.0:
             return np.zeros(0, np.int64)
-    return np.cumsum(starts)
+    for rate in range(rates):
+        starts[rate + 1] += starts[rate]
+    return starts
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "contract"})
+@inner(fastmath={"reassoc", "nsz", "contract"})
 def _above(row: np.ndarray, bar: float) -> tuple[int, float]:
     """How many entries are above the bar, and by how much in total."""
     count = 0
@@ -333,7 +345,7 @@ def allowed_loss(loss: np.ndarray, rates: Rates, mu: np.ndarray) -> float:
     return total
 
 
-@njit(nogil=True, cache=True)
+@inner
 def reduced_loss(loss: np.ndarray, weights: np.ndarray, mu: np.ndarray, j: int) -> float:
     """``loss_j - mu'weights_j``."""
     value = loss[j]
@@ -342,7 +354,7 @@ def reduced_loss(loss: np.ndarray, weights: np.ndarray, mu: np.ndarray, j: int) 
     return value
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _fits(used: np.ndarray, rates: Rates, out: int, into: int) -> bool:
     """Whether ``out`` may leave and ``into`` may join (-1 for none) a set that uses ``used``."""
     weights, budgets, exact = rates
@@ -352,7 +364,7 @@ def _fits(used: np.ndarray, rates: Rates, out: int, into: int) -> bool:
             change += weights[rate, into]
         if out >= 0:
             change -= weights[rate, out]
-        if used[rate] + change > budgets[rate] + 1e-9 or (exact[rate] and change < 0.0):
+        if used[rate] + change > budgets[rate] + ROUNDING or (exact[rate] and change < 0.0):
             return False
     return True
 
@@ -383,10 +395,13 @@ def worst_set(
     used = np.zeros(rates.budgets.size)
     marginal = linear.copy()
     chosen[:] = False
+    some_exact = False
+    for exact in rates.exact:
+        some_exact = some_exact or exact
     for j in descending(guess):
-        if guess[j] <= 0.0 and not np.any(rates.exact):
+        if guess[j] <= 0.0 and not some_exact:
             break
-        if _fits(used, rates, -1, j):
+        if _fits(used, rates, _NOBODY, j):
             _toggle(j, 1.0, B, rates.weights, marginal, used, chosen)
     for _ in range(4 * m):
         out, into = _best_move(marginal, B, rates, used, chosen)
@@ -403,7 +418,7 @@ def worst_set(
     return total
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _best_move(
     marginal: np.ndarray, B: np.ndarray, rates: Rates, used: np.ndarray, chosen: np.ndarray
 ) -> tuple[int, int]:
@@ -413,10 +428,10 @@ def _best_move(
     best_in = -1
     for i in range(marginal.size):
         if chosen[i]:
-            if -marginal[i] > best and _fits(used, rates, i, -1):
+            if -marginal[i] > best and _fits(used, rates, i, _NOBODY):
                 best, best_out, best_in = -marginal[i], i, -1
             continue
-        if marginal[i] > best and _fits(used, rates, -1, i):
+        if marginal[i] > best and _fits(used, rates, _NOBODY, i):
             best, best_out, best_in = marginal[i], -1, i
         for o in range(marginal.size):
             if chosen[o]:
@@ -426,14 +441,9 @@ def _best_move(
     return best_out, best_in
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _toggle(
-    j: int,
-    sign: float,
-    B: np.ndarray,
-    weights: np.ndarray,
-    marginal: np.ndarray,
-    used: np.ndarray,
+    j: int, sign: float, B: np.ndarray, weights: np.ndarray, marginal: np.ndarray, used: np.ndarray,
     chosen: np.ndarray,
 ) -> None:
     """Let j join (sign 1) or leave (-1) the set; ``marginal`` is what each anchor adds to it."""
@@ -445,7 +455,7 @@ def _toggle(
             marginal[k] += 2.0 * sign * B[j, k]
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _companions(
     M: np.ndarray, rates: Rates, starts: np.ndarray, bars: np.ndarray, extra: np.ndarray
 ) -> None:
@@ -457,17 +467,24 @@ def _companions(
     weights, budgets, exact = rates
     m = extra.size
     for j in range(m):
-        M[j, j] = min(np.min(M[j]), 0.0)
+        lowest = 0.0
+        for k in range(m):
+            lowest = min(lowest, M[j, k])
+        M[j, j] = lowest
     if starts.size == 0:
+        left = np.empty(budgets.size)
+        prices = np.empty(budgets.size)
         for j in range(m):
-            extra[j] = allowed_loss(
-                M[j], Rates(weights, budgets - weights[:, j], exact), bars[:, j]
-            )
+            for rate in range(budgets.size):
+                left[rate] = budgets[rate] - weights[rate, j]
+            extra[j] = allowed_loss(M[j], Rates(weights, left, exact), prices)
+            for rate in range(budgets.size):
+                bars[rate, j] = prices[rate]
         return
     for j in range(m):
         extra[j] = 0.0
         for rate in range(budgets.size):
-            count = int(budgets[rate] - weights[rate, j] + 1e-9)
+            count = int(budgets[rate] - weights[rate, j] + ROUNDING)
             if count > 0:
                 total, bars[rate, j] = top_sum(
                     M[j, starts[rate]: starts[rate + 1]], count, bars[rate, j],
@@ -478,12 +495,7 @@ def _companions(
 
 @njit(nogil=True, cache=True)
 def certify(
-    terms: tuple,
-    S: np.ndarray,
-    bars: np.ndarray,
-    rates: Rates,
-    starts: np.ndarray,
-    steps: int,
+    terms: tuple, S: np.ndarray, bars: np.ndarray, rates: Rates, starts: np.ndarray, steps: int,
     found: Losses,
 ) -> tuple[float, float]:
     """Bound the value over all sets and both ends of the interval; tighten S on the way.
@@ -555,13 +567,9 @@ def certify(
     return best, ceiling
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _resplit(
-    M: np.ndarray,
-    bars: np.ndarray,
-    loss: np.ndarray,
-    mu: np.ndarray,
-    weights: np.ndarray,
+    M: np.ndarray, bars: np.ndarray, loss: np.ndarray, mu: np.ndarray, weights: np.ndarray,
     excess: float,
 ) -> bool:
     """A subgradient step on the split that aims to lower the loss by ``excess``.
@@ -596,7 +604,7 @@ def _resplit(
     return True
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _store_split(M: np.ndarray, B: np.ndarray, scale: np.ndarray, S: np.ndarray) -> None:
     """Write ``S = (M - B) / (scale scale')``, within +-3: t changes before S is used again."""
     for j in range(S.shape[0]):
@@ -606,7 +614,7 @@ def _store_split(M: np.ndarray, B: np.ndarray, scale: np.ndarray, S: np.ndarray)
                 S[j, k] = min(max((M[j, k] - B[j, k]) / unit, -_MAX_SPLIT), _MAX_SPLIT)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def policy_terms(
     K: np.ndarray, p: np.ndarray, t: np.ndarray, half: np.ndarray, free: np.ndarray
 ) -> tuple:

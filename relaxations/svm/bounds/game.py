@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from ...jit import inner
 from ...patience import Patience
 from ..dual import Dual, Effort, Point, gradient, intercept
 from ..gram import Gram, times
 from ..solvers import NodeSolver
-from .drop import Certificate, Rates, drop_bound
+from .drop import DropBound, Rates, drop_bound
 
 __all__ = ["DropGame", "Mixture", "Played", "spread"]
 
@@ -44,7 +45,7 @@ class Mixture:
 class Played:
     """What a game gave: the best certificate, and what its bound would be at mid-interval."""
 
-    certificate: Certificate
+    certificate: DropBound
     middle: float
 
 
@@ -253,16 +254,8 @@ def average_in(chosen: np.ndarray, share: float, u: np.ndarray, C: np.ndarray) -
 
 @njit(nogil=True, cache=True)
 def _pose_answer(
-    K: np.ndarray,
-    kernel: np.ndarray,
-    kernel_diag: np.ndarray,
-    p: np.ndarray,
-    free: np.ndarray,
-    u: np.ndarray,
-    C: np.ndarray,
-    x: np.ndarray,
-    half: np.ndarray,
-    F: np.ndarray,
+    K: np.ndarray, kernel: np.ndarray, kernel_diag: np.ndarray, p: np.ndarray, free: np.ndarray,
+    u: np.ndarray, C: np.ndarray, x: np.ndarray, half: np.ndarray, F: np.ndarray,
 ) -> None:
     """Write the kernel and the gradient F of the answer's dual in x = (1 - u) t.
 
@@ -285,15 +278,8 @@ def _pose_answer(
 
 @njit(nogil=True, cache=True)
 def _read_answer(
-    K: np.ndarray,
-    diag: np.ndarray,
-    kernel: np.ndarray,
-    kernel_diag: np.ndarray,
-    p: np.ndarray,
-    free: np.ndarray,
-    x: np.ndarray,
-    half: np.ndarray,
-    F: np.ndarray,
+    K: np.ndarray, diag: np.ndarray, kernel: np.ndarray, kernel_diag: np.ndarray, p: np.ndarray,
+    free: np.ndarray, x: np.ndarray, half: np.ndarray, F: np.ndarray,
 ) -> None:
     """Update ``half`` = K x / 2 from the gradient of the solved dual, and restore the kernel."""
     _complement(K, kernel, p, free, x, F, half)
@@ -304,15 +290,10 @@ def _read_answer(
         kernel_diag[j] = diag[j]
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _complement(
-    K: np.ndarray,
-    kernel: np.ndarray,
-    p: np.ndarray,
-    free: np.ndarray,
-    x: np.ndarray,
-    known: np.ndarray,
-    out: np.ndarray,
+    K: np.ndarray, kernel: np.ndarray, p: np.ndarray, free: np.ndarray, x: np.ndarray,
+    known: np.ndarray, out: np.ndarray,
 ) -> None:
     """Write F from K x / 2 or K x / 2 from F: with A = kernel - K they add up to p - A x / 2."""
     for i in range(x.size):
@@ -326,13 +307,8 @@ def _complement(
 
 @njit(nogil=True, cache=True)
 def _expand(
-    K: np.ndarray,
-    x: np.ndarray,
-    half_x: np.ndarray,
-    free: np.ndarray,
-    u: np.ndarray,
-    t: np.ndarray,
-    half_t: np.ndarray,
+    K: np.ndarray, x: np.ndarray, half_x: np.ndarray, free: np.ndarray, u: np.ndarray,
+    t: np.ndarray, half_t: np.ndarray,
 ) -> None:
     """Write t = x / (1 - u) on the free anchors, x elsewhere, and K t / 2."""
     n = t.size
@@ -349,16 +325,10 @@ def _expand(
                 half_t[i] += 0.5 * extra * row[i]
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _rest(
-    K: np.ndarray,
-    p: np.ndarray,
-    s: np.ndarray,
-    half_s: np.ndarray,
-    t: np.ndarray,
-    half_t: np.ndarray,
-    free: np.ndarray,
-    chosen: np.ndarray,
+    K: np.ndarray, p: np.ndarray, s: np.ndarray, half_s: np.ndarray, t: np.ndarray,
+    half_t: np.ndarray, free: np.ndarray, chosen: np.ndarray,
 ) -> tuple[float, float, float]:
     """Linear, quadratic and intercept part of t once the chosen anchors are gone.
 
@@ -386,15 +356,8 @@ def _rest(
 
 @njit(nogil=True, cache=True)
 def _best_pull(
-    K: np.ndarray,
-    p: np.ndarray,
-    t: np.ndarray,
-    half_t: np.ndarray,
-    answer: np.ndarray,
-    half_answer: np.ndarray,
-    free: np.ndarray,
-    memory: np.ndarray,
-    count: int,
+    K: np.ndarray, p: np.ndarray, t: np.ndarray, half_t: np.ndarray, answer: np.ndarray,
+    half_answer: np.ndarray, free: np.ndarray, memory: np.ndarray, count: int,
 ) -> float:
     """How far to go from t towards the answer: best against the last sets on a grid of shares."""
     n = t.size

@@ -64,6 +64,7 @@ _GROW = 15  # rounds after which more places and anchors may take part
 _RANK = 12  # columns of the factor of the moment bound's covariance
 _MEMORY = 8
 _SPLIT_STEPS = 3
+_STEPS = 10  # of the set against a diagonal that is not the last
 _LAST_STEPS = 20
 _LEAST_VARIANCE = 0.02
 _LEAST_PULL = 0.1
@@ -514,7 +515,7 @@ class _Table:
             factor = self._game.factor[rows]
             game = (a, B, active, rates)
             z = z.copy()
-            delta = _dominating(_moments(*game, z, factor, passes), B)
+            delta = _dominating(_moments(*game, z, factor, passes, _STEPS), B)
             _climb(*game, delta, z, _LAST_STEPS)
             self._game.factor[rows] = factor
             X[np.ix_(active, active)] = factor @ factor.T
@@ -932,7 +933,7 @@ def _top_set(loss: np.ndarray, rates: Rates, chosen: np.ndarray) -> None:
 @njit(nogil=True, cache=True)
 def _moments(
     a: np.ndarray, B: np.ndarray, active: np.ndarray, rates: Rates, z: np.ndarray,
-    factor: np.ndarray, passes: int,
+    factor: np.ndarray, passes: int, steps: int,
 ) -> np.ndarray:
     """A diagonal that nearly dominates B, good where the loss is large; z moves there.
 
@@ -959,7 +960,7 @@ def _moments(
                 if norm > 0.0:
                     for c in range(rank):
                         factor[j, c] = root / norm * g[c]
-        _climb(a, B, active, rates, delta, z, 10)
+        _climb(a, B, active, rates, delta, z, steps)
         slow += 0.5 * (z - slow)
     return delta
 
@@ -974,7 +975,9 @@ def _climb(
     chosen = np.zeros(z.size)
     for _ in range(steps):
         inner = z[active]
-        loss[active] = a + delta - 2.0 * (delta * inner - np.dot(B, inner))
+        gain = a + delta - 2.0 * (delta * inner - np.dot(B, inner))
+        for k in range(active.size):  # not a slice: numba takes seconds to compile its errors
+            loss[active[k]] = gain[k]
         _top_set(loss, rates, chosen)
         away = chosen - z
         slope = np.dot(loss, away)

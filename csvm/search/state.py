@@ -12,11 +12,11 @@ from relaxations.svm.bounds.recourse import Policy
 
 from .instance import FREE
 
-__all__ = ["Node"]
+__all__ = ["State"]
 
 
 @dataclass
-class Node:
+class State:
     """What is decided about the anchors and the intercept, and a warm start.
 
     Parameters
@@ -62,21 +62,21 @@ class Node:
     inherited: float = -np.inf
 
     @classmethod
-    def root(cls, anchors: int, variables: int) -> Node:
+    def root(cls, anchors: int, variables: int) -> State:
         """Everything free."""
         return cls(
             np.zeros(anchors, np.int8), np.zeros(variables), -np.inf, np.inf, np.zeros(anchors),
             np.zeros((0, 0)), np.zeros(anchors),
         )
 
-    def part(self) -> Node:
+    def part(self) -> State:
         """A copy to be narrowed down: what is decided and learned, but no bound of its own."""
         return replace(
             self, status=self.status.copy(), t=self.t.copy(), bound=-np.inf, width_cost=0.0,
             settled=False, inherited=max(self.inherited, self.bound),
         )
 
-    def with_status(self, anchor: int, status: int) -> Node:
+    def with_status(self, anchor: int, status: int) -> State:
         """The part in which this is decided about one anchor."""
         part = self.part()
         part.status[anchor] = status
@@ -114,7 +114,7 @@ class Node:
         }
 
     @classmethod
-    def decode(cls, data: Any, anchors: int, variables: int) -> Node:
+    def decode(cls, data: Any, anchors: int, variables: int) -> State:
         """The node back from `encode`; a ValueError says what is wrong with it."""
         b_l, b_u, age = float(data["b_l"]), float(data["b_u"]), int(data["age"])
         if not (b_l <= b_u and age >= 0):
