@@ -415,7 +415,7 @@ class _Table:
         new = np.setdiff1d(self._worthwhile(x, F, beta), places)
         if misplaced:
             lo, hi = self._dual.lo, self._dual.hi
-            off = np.where(F > beta, x < hi - 1e-9, x > lo + 1e-9) & ~self._is_free & (lo < hi)
+            off = np.where(beta < F, x < hi - 1e-9, x > lo + 1e-9) & ~self._is_free & (lo < hi)
             new = np.setdiff1d(np.union1d(new, np.flatnonzero(off)), places)
         if not new.size:
             return terms
