@@ -202,7 +202,7 @@ class RecourseGame:
         if found.bound >= target or patience.expired():
             return found
         missing, other = target - found.bound, found
-        for part, most in ((_GROW, _BEHIND), (rounds - _GROW, _CLEARLY)):
+        for part, most in ((min(rounds, _GROW), _BEHIND), (max(rounds - _GROW, 1), _CLEARLY)):
             other = table.play(*start, target, part, stale_rounds, patience, _BySplitting)
             if target - other.bound > most * missing:
                 return found

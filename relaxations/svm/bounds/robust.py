@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ...jit import inner
 from .drop import Rates, allowed_loss
 
 __all__ = ["largest_sums", "project", "spans_of"]
@@ -50,7 +51,7 @@ def largest_sums(rows: np.ndarray, rates: Rates, starts: np.ndarray, out: np.nda
                 out[a] += part[k] if exact[rate] else max(part[k], 0.0)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _select(part: np.ndarray, k: int) -> None:
     """Rearrange so that no entry before place k is larger, and none behind it smaller, than k's."""
     left, right = 0, part.size - 1
@@ -144,7 +145,7 @@ def project(
         R[a] -= lam * move
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _nearest(
     y: np.ndarray, u: np.ndarray, rates: Rates, spans: np.ndarray, theta: np.ndarray,
     move: np.ndarray,
@@ -188,7 +189,7 @@ def _nearest(
     return bend
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _threshold(
     y: np.ndarray, w: np.ndarray, budget: float, first: int, last: int, theta: float
 ) -> float:
