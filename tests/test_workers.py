@@ -188,13 +188,13 @@ def test_searches_that_take_over_side_by_side(seed, two_workers, monkeypatch):
     monkeypatch.setattr("bnb.workers._SHORTEST", 1e-6)
     monkeypatch.setattr("bnb.workers._LONGEST", 1e-6)
     leaders = []
-    judge = Searches._judge
+    end = Searches._end_turn
 
     def watch(self, *arguments):
-        judge(self, *arguments)
+        end(self, *arguments)
         leaders.append(self.leader)
 
-    monkeypatch.setattr(Searches, "_judge", watch)
+    monkeypatch.setattr(Searches, "_end_turn", watch)
     truth = bnb.solve(
         CSVMProblem(harder_instance(seed), settings=SEARCHES["base"]), branching="first", gap=1e-6
     )
