@@ -4,8 +4,8 @@
     python -m benchmarks.scaling --kill worker    # one of two workers is killed, ten times
     python -m benchmarks.scaling --kill fit       # a fit is killed and resumed, ten times
 
-Nothing else should run: two workers need two cores. A run that is stopped goes on where it was;
-rows are kept in --out.
+Nothing else should run: two workers need two cores, and where others took more than 5 % of the time
+a row is not counted. A run that is stopped goes on where it was; rows are kept in --out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,8 @@ from sklearn.datasets import load_diabetes
 
 import bnb
 from csvm import datasets
+from csvm.estimator import _SAVE_EVERY
+from csvm.search.compiled import warm_up
 from csvm.store import Store
 
 from .families import FoldProblem, products, sparse_regression, subset_problem
@@ -57,11 +59,11 @@ def _csvm(*arguments: object, **more: object) -> Case:
     return Case("CSVM", sample.name, sample.problem, {"branching": "first"})
 
 
-def _market(assets: int, seed: int, gap: float) -> Case:
+def _market(assets: int, seed: int, weight: float) -> Case:
     """A made one: those of the OR-Library take seconds."""
     return Case(
-        "portfolios", f"factor{assets} seed {seed} λ=0.99 gap {gap:g}",
-        lambda: portfolio_problem(*random_portfolio(assets, seed), 0.99), {"gap": gap},
+        "portfolios", f"factor{assets} seed {seed} λ={weight:g}",
+        lambda: portfolio_problem(*random_portfolio(assets, seed), weight),
     )
 
 
@@ -88,21 +90,23 @@ def _file(name: str, gap: float) -> Case:
     return Case("QPLIB", f"{name} gap {gap:g}", make, {"gap": gap})
 
 
-CASES = (
-    _csvm("biodeg", 8.0, 2.0**-5),
-    _csvm("biodeg", 4.0, 2.0**-5),
+TUNED = (
     _csvm("german", 4.0, 2.0**-5),
-    _csvm("biodeg", 8.0, 2.0**-4, rates=-3, share=0.1),
-    _csvm("biodeg", 4.0, 2.0**-4, rates=-3, share=0.1),
-    _csvm("german", 16.0, 2.0**-6, 320, rates=2),
-    _csvm("biodeg", 16.0, 2.0**-5, 280, rates=2),
-    _market(200, 1, 0.03),
-    _market(200, 200, 0.05),
-    _subset(200, 0.9, 1.0, 12),
+    _csvm("biodeg", 4.0, 2.0**-5),
+    _market(400, 1, 0.99),
     _diabetes(16),
-    _file("QPLIB_3913", 0.035),
+    _file("QPLIB_3913", 0.028),
 )
-"""Some take less than 20 s or more than 120 s, depending on the machine: these are not counted."""
+"""The way work is dealt out was chosen on these."""
+
+CASES = (
+    *TUNED,
+    _csvm("biodeg", 8.0, 2.0**-5),
+    _csvm("german", 16.0, 2.0**-6, 320, rates=2),
+    _market(200, 7, 0.999),
+    _subset(200, 0.9, 1.0, 12),
+)
+"""Each takes one worker 20 to 120 s on a machine of today; where it does not, it is not counted."""
 
 
 def solve(case: Case, mode: str, limit: float, client: object) -> dict | None:
@@ -112,15 +116,32 @@ def solve(case: Case, mode: str, limit: float, client: object) -> dict | None:
     more: dict = {"workers": 2} if mode == "two" else {}
     if mode == "dask":
         more = {"executor": client.get_executor()}  # type: ignore[attr-defined]
-    bnb.solve(problem, time_limit=2.0, **case.options)  # compile before the clock runs
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    begin = time.process_time()
+    warm_up(False)  # compile before the clock runs
+    bnb.solve(problem, time_limit=2.0, **case.options)
+    ours, all_of_it = _processor_seconds()
     result = bnb.solve(problem, time_limit=limit, **case.options, **more)
+    ours, all_of_it = np.array(_processor_seconds()) - (ours, all_of_it)
     return {
         "family": case.family, "name": case.name, "mode": mode, "status": result.status.value,
         "objective": result.objective, "bound": result.bound, "nodes": result.nodes,
-        "seconds": result.seconds, "cpu": time.process_time() - begin, "load": load,
+        "seconds": result.seconds, "cpu": ours, "others": max(all_of_it - ours, 0.0),
     }
+
+
+def _processor_seconds() -> tuple[float, float]:
+    """What this process and its workers have taken so far, and what all of the machine has."""
+    here = psutil.Process()
+    ours = sum(here.cpu_times()[:4])  # with children that have ended
+    for child in here.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            ours += sum(child.cpu_times()[:4])
+    times = psutil.cpu_times()
+    return ours, sum(times) - times.idle - getattr(times, "iowait", 0.0)
+
+
+def _disturbed(row: dict) -> bool:
+    """Whether others took more of the machine than a system does by itself."""
+    return row["others"] > 0.05 * row["seconds"]
 
 
 def speed(options: argparse.Namespace) -> int:
@@ -146,11 +167,11 @@ def speed(options: argparse.Namespace) -> int:
 def _line(row: dict) -> str:
     return (f"{row['family']:18} {row['name']:42} {row['mode']:5} {row['seconds']:7.1f} s "
             f"{row['nodes']:9d} nodes  {row['status']:12} {row['objective']:.8g}  "
-            f"load before {row['load']:.1f}")
+            f"others {row['others'] / row['seconds']:.0%}")
 
 
 def report(rows: list[dict]) -> None:
-    """Ratios where both are proven, and where one worker took 20 to 120 s."""
+    """Ratios where both are proven and undisturbed, and where one worker took 20 to 120 s."""
     found = {(row["name"], row["mode"]): row for row in rows}
     for mode in MODES[1:]:
         ratios, nodes = [], []
@@ -159,7 +180,7 @@ def report(rows: list[dict]) -> None:
             if one is None or other is None:
                 continue
             proven = one["status"] == other["status"] == "optimal"
-            fits = 20.0 <= one["seconds"] <= 120.0
+            fits = 20.0 <= one["seconds"] <= 120.0 and not (_disturbed(one) or _disturbed(other))
             if proven:
                 difference = abs(one["objective"] - other["objective"])
                 gap = 2.0 * max(abs(one["objective"] - one["bound"]), 1e-9)
@@ -238,7 +259,9 @@ def kill_fits(options: argparse.Namespace) -> int:
         names = [f"x{j}" for j in range(X.shape[1])] + ["label"]
         header = ",".join(names)
         np.savetxt(table, np.column_stack([X, y]), "%.17g", ",", header=header, comments="")
+        begin = time.time()
         whole = json.loads(_fit(table, place, options.limit).communicate()[0])
+        start_up = time.time() - begin - whole["seconds"]  # imports, the table, the kernel
         print(f"undisturbed: {whole['status']} {whole['objective']:.8g}, {whole['nodes']} nodes, "
               f"{whole['seconds']:.1f} s", flush=True)
         same, lost = 0, []
@@ -250,7 +273,7 @@ def kill_fits(options: argparse.Namespace) -> int:
             time.sleep(draw.uniform(0.1, 0.9) * whole["seconds"] + 2.0)
             process.kill()
             process.communicate()
-            age = time.time() - (file.stat().st_mtime if file.exists() else begin)
+            age = time.time() - (file.stat().st_mtime if file.exists() else begin + start_up)
             rest = json.loads(_fit(table, place, options.limit, file).communicate()[0])
             slack = 2.0 * abs(whole["objective"] - whole["bound"])
             agrees = rest["status"] == "optimal" and (
@@ -261,8 +284,9 @@ def kill_fits(options: argparse.Namespace) -> int:
             print(f"{attempt}: killed {age:.1f} s after the last checkpoint or the start; resumed: "
                   f"{rest['status']} {rest['objective']:.8g}, {rest['nodes']} nodes", flush=True)
         print(f"{same} of {options.kills} times the same optimum; at most {max(lost):.1f} s "
-              "of work lost")
-    return 0 if same == options.kills else 1
+              f"of work lost, saved every {_SAVE_EVERY:g} s")
+    # A node is finished before anything is saved.
+    return 0 if same == options.kills and max(lost) <= _SAVE_EVERY + 3.0 else 1
 
 
 def _fit(

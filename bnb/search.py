@@ -8,7 +8,6 @@ closed or left open, so OPTIMAL can only be said when that bound meets a checked
 from __future__ import annotations
 
 import functools
-import json
 import math
 import signal
 import threading
@@ -140,12 +139,15 @@ class Search:
         if self.options.start is not None:
             self._offer_start()
         path = self.options.checkpoint
-        saved: checkpoints.Saved | None = None
+        saved: dict[str, Any] | None = None
         if self.options.resume and path is not None and Path(path).exists():
             saved = checkpoints.read(Path(path), self.fingerprint)
         prepared = self._prepare()
         if saved is not None:
-            self._restore(saved)
+            try:
+                self._restore(saved)
+            except (KeyError, IndexError, TypeError, ValueError) as error:
+                raise ValueError(f"resume: {path} does not fit the problem: {error}") from error
         else:
             self.tree.root_bound = prepared
             self.tree.queue.push(Node(self.problem.root(), prepared))
@@ -434,8 +436,6 @@ class Search:
         number = checkpoints.encode_float
         tree = self.tree
         data = {
-            "version": checkpoints.VERSION,
-            "fingerprint": self.fingerprint,
             "nodes": self.nodes, "pruned": self.pruned, "probes": self.probes,
             "created": self.created, "explored": tree.explored,
             "settled": number(tree.settled), "root_bound": number(tree.root_bound),
@@ -450,8 +450,7 @@ class Search:
             ],
         }
         try:
-            with checkpoints.replacing(Path(str(self.options.checkpoint))) as file:
-                file.write(json.dumps(data).encode())
+            checkpoints.write(Path(str(self.options.checkpoint)), self.fingerprint, data)
         except OSError as error:  # no reason to lose the search itself
             warnings.warn(
                 f"the checkpoint {self.options.checkpoint} could not be written: {error}",
@@ -460,31 +459,28 @@ class Search:
         self.saved = time.monotonic()
         self.save_seconds = self.saved - begin
 
-    def _restore(self, saved: checkpoints.Saved) -> None:
-        self.nodes, self.pruned = saved.count("nodes"), saved.count("pruned")
-        self.probes, self.created = saved.count("probes"), saved.count("created")
+    def _restore(self, saved: dict[str, Any]) -> None:
+        self.nodes, self.pruned = saved["nodes"], saved["pruned"]
+        self.probes, self.created = saved["probes"], saved["created"]
         tree = self.tree
-        tree.explored, tree.settled = saved.seconds("explored"), saved.number("settled")
-        tree.root_bound = saved.number("root_bound")
-        self.seconds_before = saved.seconds("seconds")
-        self.relaxation_seconds += saved.seconds("relaxation_seconds")
-        self.work.update(saved.work())
-        saved.notes(self.problem.recall)
+        tree.explored, tree.settled = saved["explored"], float(saved["settled"])
+        tree.root_bound = float(saved["root_bound"])
+        self.seconds_before = saved["seconds"]
+        self.relaxation_seconds += saved["relaxation_seconds"]
+        self.work.update(saved["work"])
+        self.problem.recall(saved["notes"])
         if isinstance(self.rule, PseudoCost):
-            self.rule.add(saved.pseudocosts())
-        for node in saved.open_nodes(self.problem.decode):
-            tree.queue.push(node)
-        x = saved.solution()
-        if x is not None:
-            self._restore_incumbent(x, saved)
+            self.rule.add(saved["pseudocosts"])
+        for state, bound, *numbers in saved["open"]:
+            tree.queue.push(Node(self.problem.decode(state), float(bound), *numbers))
+        if saved["x"] is not None:
+            self._restore_incumbent(np.array(saved["x"], dtype=float))
 
-    def _restore_incumbent(self, x: np.ndarray, saved: checkpoints.Saved) -> None:
-        try:
-            objective, violation = self.problem.check(x)
-        except (ValueError, IndexError) as error:
-            raise saved.damaged(f"its solution x: {error}") from None
+    def _restore_incumbent(self, x: np.ndarray) -> None:
+        """It was checked before, but maybe by other code."""
+        objective, violation = self.problem.check(x)
         if not violation <= self.options.feasibility:
-            raise saved.damaged(f"its solution x breaks the constraints by {violation:g}")
+            raise ValueError(f"its solution x breaks the constraints by {violation:g}")
         if self.tolerance.crossed(objective, self.tree.bound()):
-            raise saved.damaged("its bounds lie above the objective of its solution x")
+            raise ValueError("its bounds lie above the objective of its solution x")
         self._offer("S", x)

@@ -176,8 +176,9 @@ forget = _shelf.forget
 
 
 def keep(key: str, problem: bytes) -> None:
-    """Let this process have the problem."""
+    """Let this process have the problem, ready to be searched."""
     _shelf.put(key, problem)
+    _shelf.give_back(key, unpack_problem(problem))
 
 
 def run(part: Slice) -> Report | None:

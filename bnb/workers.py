@@ -21,15 +21,15 @@ from . import slices
 from .branching import PseudoCost
 from .options import Options
 from .packing import dump, pack, pack_problem
-from .problem import Child, Contest, Problem, RestartError, Standing
+from .problem import Child, Contest, Problem, Standing
 from .processes import Processes
 from .queue import Tree
 from .result import Reason
 from .search import Search
 from .slices import Place, Report, Slice
 
-RAMP_UP = 1.0
-"""Seconds before work is shared: about what it takes to start processes, and most problems less."""
+RAMP_UP = 0.3
+"""Seconds before processes are started, which takes another: most problems are over by then."""
 
 _SHORTEST, _LONGEST = 0.05, 1.0  # seconds of a slice; new incumbents are told with the next one
 _GRACE = 0.5  # seconds to wait for the last reports when a limit is met
@@ -98,9 +98,7 @@ class ParallelSearch(Search):
 
     def _explore(self) -> None:
         steps, begin = 0, time.monotonic()
-        while self._goes_on() and not (
-            self._seconds_here() >= RAMP_UP and len(self.tree.queue) >= self.parts
-        ):
+        while self._goes_on() and self._seconds_here() < RAMP_UP:
             self._step()
             self._report()
             steps += 1
@@ -132,13 +130,8 @@ class ParallelSearch(Search):
             ]
         except Exception as error:
             return self._give_up(error)
-        while self._goes_on() and not all(future.done() for future in ready):
-            try:
-                self._step()  # workers may take seconds to start
-            except RestartError as restart:
-                self._begin_anew(restart)
-            self._report()
         self._open_contest()
+        self._go_on_until(ready)
         while self.tree.open and not self._finished() and self.failures < self._most_failures:
             self._hand_out(executor)
             for future in wait(self.flying, timeout=0.1, return_when=FIRST_COMPLETED).done:
@@ -149,6 +142,14 @@ class ParallelSearch(Search):
             for future in wait(self.flying, timeout=_GRACE).done:
                 self._take_in(executor, future)
 
+    def _go_on_until(self, ready: list[Future[None]]) -> None:
+        """Search on while workers get ready."""
+        begin = time.monotonic()
+        while self._goes_on() and not all(future.done() for future in ready):
+            self._step()
+            self._report()
+        self.spent[self._leader] += time.monotonic() - begin
+
     @property
     def _most_failures(self) -> int:
         return _FAILURES * self.parts
@@ -158,16 +159,19 @@ class ParallelSearch(Search):
     def _open_contest(self) -> None:
         """Give every tree of the problem its place."""
         self.contest = self.problem.contest()
-        leader = "" if self.contest is None else self.contest.leader
-        self.trees, self.spent = {leader: self.tree}, {leader: 0.0}
+        self.trees, self.spent = {self._leader: self.tree}, {self._leader: 0.0}
         if self.contest is None:
             return
         for name, known in self.contest.contenders().items():
             self.spent[name] = known.seconds
-            if name != leader:
+            if name != self._leader:
                 self.trees[name] = tree = Tree(self.options.selection)
                 tree.settled = known.settled
                 self._plant(tree, known.children)
+
+    @property
+    def _leader(self) -> str:
+        return "" if self.contest is None else self.contest.leader
 
     def _next_tree(self) -> str:
         """Which tree a worker should go on with; the best becomes that of the search."""

@@ -244,7 +244,7 @@ def test_foreign_checkpoint_is_refused(tmp_path, capsys):
     saved = tmp_path / "search.json"
     saved.write_text("{}")
     assert main([write(tmp_path), "--checkpoint", str(saved), "--resume", "--quiet"]) == 2
-    assert "not a checkpoint" in capsys.readouterr().err
+    assert "not a whole checkpoint" in capsys.readouterr().err
 
 
 def test_never_a_traceback(tmp_path, capsys, monkeypatch):

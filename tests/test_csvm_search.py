@@ -342,6 +342,23 @@ def test_a_search_that_halves_its_gap_is_left_alone(monkeypatch):
     assert 0 < len(turns) < problem.notes()["chances"]
 
 
+def test_a_contest_decides_who_goes_on(monkeypatch):
+    """Then no evaluation lets rivals go on by itself: that may take seconds, and workers wait."""
+    turns = []
+    monkeypatch.setattr(Rival, "go_on", lambda self, *_: turns.append(self) or [])
+    chances = tuple(Chance(1.0 + k, 0.0, ("drop",), 1.0) for k in range(3))
+    problem = CSVMProblem(harder_instance(2), settings=Settings(chances=chances))
+    goal = Goal(cutoff=1e6, objective=1e6)
+    for contested in (True, False):
+        problem.prepare(goal)
+        problem.evaluate(problem.root(), goal)  # so that some work is done
+        turns.clear()
+        if contested:
+            problem.contest()
+        problem.evaluate(problem.root(), goal)
+        assert bool(turns) is not contested
+
+
 def test_work_inside_nodes_is_counted():
     result = solve(CSVMProblem(harder_instance(1), settings=SEARCHES["convex"]), branching="first")
     assert result.work["convex solves"] > result.nodes and result.work["games"] == 0

@@ -25,7 +25,7 @@ from test_engine import Blind, Toy, hard_miqp
 
 import bnb
 import csvm
-from bnb import Reason, Status, WorkerWarning
+from bnb import Reason, Status, WorkerWarning, checkpoint
 from bnb.processes import Processes
 from bnb.subset import BestSubset
 from csvm.__main__ import main
@@ -188,13 +188,13 @@ def test_searches_that_take_over_side_by_side(seed, two_workers, monkeypatch):
     monkeypatch.setattr("bnb.workers._SHORTEST", 1e-6)
     monkeypatch.setattr("bnb.workers._LONGEST", 1e-6)
     leaders = []
-    judge = Searches._judge
+    end = Searches._end_turn
 
     def watch(self, *arguments):
-        judge(self, *arguments)
+        end(self, *arguments)
         leaders.append(self.leader)
 
-    monkeypatch.setattr(Searches, "_judge", watch)
+    monkeypatch.setattr(Searches, "_end_turn", watch)
     truth = bnb.solve(
         CSVMProblem(harder_instance(seed), settings=SEARCHES["base"]), branching="first", gap=1e-6
     )
@@ -436,11 +436,15 @@ def test_a_rule_of_the_user_goes_along(two_workers):
     assert result.optimal
 
 
+def saved(file):
+    return json.loads(file.read_text().splitlines()[0])
+
+
 def test_checkpoints_of_a_shared_search(tmp_path, two_workers):
     problem, file = Blind(8), tmp_path / "search.json"
     part = bnb.solve(problem, branching="first", gap=0.0, node_limit=100, checkpoint=file,
                      checkpoint_interval=1e-3, **two_workers)
-    assert part.nodes == 100 and len(json.loads(file.read_text())["open"]) == part.open
+    assert part.nodes == 100 and len(saved(file)["open"]) == part.open
     for more in ({}, two_workers):
         copy = tmp_path / "copy.json"
         copy.write_bytes(file.read_bytes())
@@ -563,7 +567,7 @@ def test_a_search_killed_as_a_whole_is_resumed(tmp_path):
     file, problem = tmp_path / "search.json", Slow(10)
     process = run_script(10, checkpoint=str(file), checkpoint_interval=0.2)
     assert process.stdout.readline() == "ready\n"
-    while not file.exists() or json.loads(file.read_text())["nodes"] < 150:
+    while not file.exists() or saved(file)["nodes"] < 150:
         assert process.poll() is None
         time.sleep(0.05)
     workers_of_it = psutil.Process(process.pid).children(recursive=True)
@@ -571,11 +575,11 @@ def test_a_search_killed_as_a_whole_is_resumed(tmp_path):
     process.communicate()
     _, alive = psutil.wait_procs(workers_of_it, timeout=20)
     assert not alive  # workers do not outlive their supervisor
-    saved = json.loads(file.read_text())
-    saved["fingerprint"] = problem.fingerprint()  # the script's class has another name
-    file.write_text(json.dumps(saved))
+    at_the_end = saved(file)
+    # The script's class has another name.
+    checkpoint.write(file, "", at_the_end | {"fingerprint": problem.fingerprint()})
     result = bnb.solve(problem, branching="first", gap=0.0, checkpoint=file, resume=True)
-    assert saved["nodes"] < all_nodes(problem)
+    assert at_the_end["nodes"] < all_nodes(problem)
     assert_complete(result, problem)
 
 

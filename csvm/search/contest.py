@@ -1,4 +1,4 @@
-"""Which of the searches workers go on with: the rules of `CSVMProblem`, for trees side by side."""
+"""Which of the searches workers go on with: the rule of `Plan`, for trees side by side."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from bnb.problem import Contender, Contest, Standing
 
 from .rival import Plan
-from .settings import SECOND, Chance, Settings
+from .settings import SECOND, Chance
 
 __all__ = ["Searches"]
 
@@ -30,16 +30,14 @@ class Searches(Contest):
     ----------
     plan : Plan
         What was decided so far; it is kept up to date.
-    settings : Settings
     own : float
         Operations that the search in use has taken.
     usable : set of str
         Names of the searches that the instance allows.
     """
 
-    def __init__(self, plan: Plan, settings: Settings, own: float, usable: set[str]) -> None:
-        self._plan, self._settings, self._own, self._usable = plan, settings, own, usable
-        self._trust = {name: rival.trust for name, rival in plan.rivals.items()}
+    def __init__(self, plan: Plan, own: float, usable: set[str]) -> None:
+        self._plan, self._own, self._usable = plan, own, usable
         self._waiting: list[tuple[str, Chance]] = []
         self._turn: _Turn | None = None
 
@@ -61,7 +59,7 @@ class Searches(Contest):
         if not np.isfinite(cutoff):
             return self.leader
         if self._turn is not None and _is_over(self._turn, standing):
-            self._judge(self._turn, standing, cutoff)
+            self._end_turn(self._turn, standing, cutoff)
         if self._turn is None and not self._waiting:
             self._look_for_chance(standing[self.leader], cutoff)
         if self._turn is None and self._waiting:
@@ -71,38 +69,28 @@ class Searches(Contest):
         return self._turn.rival
 
     def _look_for_chance(self, own: Standing, cutoff: float) -> None:
-        """Let the others have turns when their time has come, unless the gap has halved since."""
-        chances, plan = self._settings.chances, self._plan
-        while plan.chances < len(chances) and not self._waiting:
-            chance = chances[plan.chances]
-            if SECOND * own.seconds < chance.operations:
-                return
-            if plan.use_chance(max(cutoff - own.bound, 0.0)):
-                self._waiting = [
-                    (name, chance) for name in chance.rivals
-                    if name != self.leader and name in self._usable
-                ]
+        chance = self._plan.chance(SECOND * own.seconds, max(cutoff - own.bound, 0.0))
+        if chance is not None:
+            self._waiting = [
+                (name, chance) for name in chance.rivals
+                if name != self.leader and name in self._usable
+            ]
 
     def _begin_turn(self, name: str, chance: Chance, standing: Mapping[str, Standing]) -> None:
         bound, seconds, *_ = standing.get(name, Standing(-np.inf, 0.0, 1))
-        trust = self._trust.get(name, 1.0)
-        if seconds and bound < standing[self.leader].bound:
-            trust *= self._settings.behind
-        self._trust[name] = trust
-        effort = trust * chance.effort * chance.operations / SECOND
+        behind = seconds > 0.0 and bound < standing[self.leader].bound
+        effort = self._plan.effort(name, chance, behind) / SECOND
         self._turn = _Turn(name, chance, max(effort, seconds + 1e-9))  # a slice at least
 
-    def _judge(self, turn: _Turn, standing: Mapping[str, Standing], cutoff: float) -> None:
-        """Let the rival take over if it has closed enough of the gap."""
+    def _end_turn(self, turn: _Turn, standing: Mapping[str, Standing], cutoff: float) -> None:
         self._turn = None
-        bound = standing[self.leader].bound
-        if standing[turn.rival].bound > bound + turn.chance.share * max(cutoff - bound, 0.0):
-            self._plan.give_way(turn.rival)
+        own, other = standing[self.leader].bound, standing[turn.rival].bound
+        if self._plan.judge(turn.rival, turn.chance, own, other, max(cutoff - own, 0.0)):
             self._waiting = []
 
     def notes(self, name: str) -> Any:
         """A worker searches in one way and leaves others alone."""
-        return {"search": name, "chances": len(self._settings.chances)}
+        return {"search": name, "chances": len(self._plan.settings.chances)}
 
 
 def _is_over(turn: _Turn, standing: Mapping[str, Standing]) -> bool:

@@ -45,7 +45,7 @@ class CSVMProblem(Problem):
     """
 
     scratch = frozenset({
-        "_plan", "_earlier", "_solver", "_bound", "_convex", "_searches", "finder",
+        "_plan", "_earlier", "_contested", "_solver", "_bound", "_convex", "_searches", "finder",
     })
 
     def __init__(
@@ -57,11 +57,12 @@ class CSVMProblem(Problem):
         self.settings = settings or Settings()
         self._plan = self._first_plan()
         self._earlier = 0.0  # operations of the process that this problem comes from
+        self._contested = False  # who goes on is decided elsewhere
         self._own_work_space()
 
     def _first_plan(self) -> Plan:
         name = self.settings.begin_with
-        return Plan(name if self._has(name) else "convex")
+        return Plan(name if self._has(name) else "convex", self.settings)
 
     def _own_work_space(self) -> None:
         self._solver = make_solver(self.node_solver)
@@ -110,7 +111,7 @@ class CSVMProblem(Problem):
 
     def prepare(self, goal: Goal) -> Evaluation | None:
         """An incumbent before the search: the best of greedy releases."""
-        self._plan, self._earlier = self._first_plan(), 0.0
+        self._plan, self._earlier, self._contested = self._first_plan(), 0.0, False
         self._own_work_space()
         root = self.root()
         if self.instance.propagate(root.status) is None or not root.free.size:
@@ -154,29 +155,23 @@ class CSVMProblem(Problem):
     def _give_chance(self, node: State, goal: Goal) -> list[tuple[str, np.ndarray]]:
         """Let other searches go on, and give way to one that has come further.
 
-        A search that has halved its gap since the last time is left alone.  Returns solutions that
-        the others have found.
+        Returns solutions that the others have found.
         """
         plan = self._plan
-        if plan.chances == len(self.settings.chances) or not np.isfinite(goal.cutoff):
-            return []
-        chance = self.settings.chances[plan.chances]
-        own = self._operations() - plan.rival_work
-        if own < chance.operations or goal.expired():
+        if self._contested or not np.isfinite(goal.cutoff) or goal.expired():
             return []
         bound = max(node.bound, node.inherited)
         gap = max(goal.cutoff - bound, 0.0)
-        if not plan.use_chance(gap):
+        chance = plan.chance(self._operations() - plan.rival_work, gap)
+        if chance is None:
             return []
         solutions: list[tuple[str, np.ndarray]] = []
         for name in (r for r in chance.rivals if r != plan.search and self._has(r)):
             rival = plan.rivals.setdefault(name, Rival(self.root()))
-            if rival.work and rival.bound < bound:
-                rival.trust *= self.settings.behind
-            effort = rival.trust * chance.effort * chance.operations
+            behind = rival.work > 0.0 and rival.bound < bound
+            effort = plan.effort(name, chance, behind)
             solutions += rival.go_on(self._by(name), goal, self._operations, effort)
-            if rival.bound > bound + chance.share * gap:
-                plan.give_way(name)
+            if plan.judge(name, chance, bound, rival.bound, gap):
                 raise RestartError(rival.bound, solutions, rival.children, rival.settled)
         return solutions
 
@@ -198,10 +193,10 @@ class CSVMProblem(Problem):
 
     def contest(self) -> Searches:
         """The search in use and its rivals, for workers."""
-        plan = self._plan
-        own = self._operations() - plan.rival_work
+        self._contested = True
+        own = self._operations() - self._plan.rival_work
         usable = {name for name in ("convex", *_BY_GAMES) if self._has(name)}
-        return Searches(plan, self.settings, own, usable)
+        return Searches(self._plan, own, usable)
 
     def __getstate__(self) -> dict[str, Any]:
         """The data, and how much work was done; every process makes a work space of its own."""
@@ -211,7 +206,7 @@ class CSVMProblem(Problem):
     def __setstate__(self, state: dict[str, Any]) -> None:
         spent = state.pop("finder")
         self.__dict__.update(state)
-        self._plan = self._first_plan()
+        self._plan, self._contested = self._first_plan(), False
         self._own_work_space()
         self.finder.spent = spent
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from bnb.problem import Child, Evaluation, Goal
 
+from .settings import Chance, Settings
 from .state import State
 
 __all__ = ["Plan", "Rival", "Strategy"]
@@ -41,8 +42,6 @@ class Rival:
     ----------
     work : float
         Operations that it has taken so far.
-    trust : float
-        Share of the effort it might make that is left to it.
     settled : float
         The smallest bound of anything that it has cut off or closed.
     """
@@ -50,8 +49,7 @@ class Rival:
     def __init__(self, root: State) -> None:
         self._number = count()
         self._open = [(-np.inf, next(self._number), root)]
-        self.work, self.trust = 0.0, 1.0
-        self.settled = np.inf
+        self.work, self.settled = 0.0, np.inf
 
     @property
     def bound(self) -> float:
@@ -108,39 +106,56 @@ class Rival:
 
 @dataclass
 class Plan:
-    """What the search has learned about itself.
+    """Which search is in use, and by what rule others go on beside it and take over.
 
     Parameters
     ----------
     search : str
         The one in use.
+    settings : Settings
     chances : int
         How many the others have had.
     gap : float
         The gap when they had the last.
     rivals : dict of str to Rival
         The others, as far as they have come.
+    trust : dict of str to float
+        Share of the effort that each might make that is left to it.
     """
 
     search: str
+    settings: Settings
     chances: int = 0
     gap: float = 0.0
     rivals: dict[str, Rival] = field(default_factory=dict)
+    trust: dict[str, float] = field(default_factory=dict)
 
     @property
     def rival_work(self) -> float:
         """Operations that the others have taken."""
         return sum(rival.work for rival in self.rivals.values())
 
-    def use_chance(self, gap: float) -> bool:
-        """Count a chance of the others, at this gap.
+    def chance(self, operations: float, gap: float) -> Chance | None:
+        """The chance that the others have after so much work of the search in use, at this gap.
 
-        False if the search in use has halved its gap since the last one: then it is left alone.
+        None if that has halved its gap since the last one: then it is left alone.
         """
+        chances = self.settings.chances
+        if self.chances == len(chances) or operations < chances[self.chances].operations:
+            return None
         before, self.gap = self.gap, gap
         self.chances += 1
-        return gap >= 0.5 * before
+        return chances[self.chances - 1] if gap >= 0.5 * before else None
 
-    def give_way(self, name: str) -> None:
-        """Another search is in use from now on."""
-        self.search, self.gap = name, 0.0
+    def effort(self, rival: str, chance: Chance, behind: bool) -> float:
+        """Operations that a rival may have taken at the end of its turn."""
+        factor = self.settings.behind if behind else 1.0
+        self.trust[rival] = trust = factor * self.trust.get(rival, 1.0)
+        return trust * chance.effort * chance.operations
+
+    def judge(self, rival: str, chance: Chance, own: float, other: float, gap: float) -> bool:
+        """Let the rival take over if its bound closes enough of the gap that our own leaves."""
+        if not other > own + chance.share * gap:
+            return False
+        self.search, self.gap = rival, 0.0
+        return True
