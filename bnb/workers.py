@@ -104,7 +104,8 @@ class ParallelSearch(Search):
             steps += 1
         if not self._goes_on():
             return
-        self.rate = max(steps, 1) / max(time.monotonic() - begin, 1e-3)
+        if steps:
+            self.rate = steps / max(time.monotonic() - begin, 1e-3)
         executor = self.options.executor or Processes(self.parts)
         try:
             self._share(executor)

@@ -7,6 +7,8 @@ import pytest
 from test_csvm_search import convex_value, enumerate_node, random_instance
 from test_drop_bound import allowed_sets
 
+import bnb
+from csvm.search import CSVMProblem, Instance, Settings
 from csvm.search.state import State as SearchNode
 from relaxations.patience import FOR_EVER
 from relaxations.svm.bounds.drop import Rates
@@ -160,3 +162,18 @@ def test_bounds_are_worth_their_while():
     assert gaps >= 10
     assert better >= 0.6 * gaps
     assert close >= 0.2 * gaps
+
+
+@pytest.mark.parametrize("far", [0.0, 1e-9, 1.0, 1e6])
+def test_kernels_that_hardly_see_the_anchors(far):
+    """Singular between the places, and of another size at the anchors."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    X[40:] *= far
+    y = np.where(rng.random(60) < 0.5, 1.0, -1.0)
+    data = Instance(X @ X.T, y, np.ones(40), np.ones((1, 20)), np.array([17.0]))
+    settings = Settings(begin_with="recourse", chances=())
+    alone = bnb.solve(CSVMProblem(data, settings=settings), branching="first", time_limit=10)
+    usual = bnb.solve(CSVMProblem(data), branching="first", time_limit=10)
+    assert alone.bound <= usual.objective + 1e-6 * abs(usual.objective)
+    assert usual.bound <= alone.objective + 1e-6 * abs(alone.objective)

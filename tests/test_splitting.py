@@ -142,3 +142,26 @@ def test_an_answer_goes_on_from_prices():
     cold = case.splitting(None, t, R).answer(case.u, case.C, 1)
     assert again[1] == pytest.approx(R, abs=1e-2)
     assert np.abs(cold[1] - R).max() > 10.0 * np.abs(again[1] - R).max()
+
+
+def test_rates_without_members_share_nothing():
+    weights = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    assert spans_of(weights).tolist() == [[0, 2], [2, 2], [2, 3]]
+
+
+@pytest.mark.parametrize("gamma, cost", [(0.05, 1.5e-3), (0.1, 1e-3), (0.0, 1e-3), (50.0, 1e3)])
+def test_many_places_with_little_room(gamma, cost):
+    """What counts as a multiple of the identity must not outgrow the penalties."""
+    rng = np.random.default_rng(0)
+    k, m = 500, 200
+    X = rng.normal(size=(k + m, 5))
+    K = np.exp(-gamma * ((X[:, None] - X[None]) ** 2).sum(axis=2))
+    y = np.where(rng.random(k + m) < 0.5, 1.0, -1.0)
+    cap = np.append(np.full(k, cost), np.full(m, np.inf))
+    dual = Dual(dense(K), y, np.where(y > 0, 0.0, -cap), np.where(y > 0, cap, 0.0))
+    u = np.full(m, 0.05)
+    rates = Rates(np.ones((1, m)), np.array([20.0]), np.zeros(1, np.bool_))
+    splitting = Splitting(dual, np.arange(k), np.arange(k, k + m), np.zeros(k + m),
+                          np.zeros((m, k)), u, rates, None)
+    t, R = splitting.answer(u, np.diag(u * (1.0 - u)), 3)
+    assert np.isfinite(t).all() and np.isfinite(R).all()

@@ -6,6 +6,8 @@ child that is left where the other one is refuted; see docs/bounds.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from bnb.problem import Candidate, Child, Evaluation, Goal
@@ -27,6 +29,7 @@ class RecourseSearch:
     ) -> None:
         self._in, self._convex, self._game, self._settings = instance, convex, game, settings
         self.games = 0
+        self._first: State | None = None  # for nodes that come without a policy
 
     @property
     def operations(self) -> float:
@@ -82,6 +85,9 @@ class RecourseSearch:
         dual = data.dual(node.status != GIVEN_UP)
         rates, variables = data.rates(free, left), data.anchors(free)
         self.games += 1
+        if node.policy is None and self._first is not None:
+            first = self._first
+            node.policy, node.u, node.C, node.age = first.policy, first.u, first.C, first.age
         if node.policy is None:
             found = self._game.open(
                 dual, variables, rates, cutoff, settings.first_rounds, 3 * settings.patience,
@@ -96,6 +102,8 @@ class RecourseSearch:
             )
         node.policy = found.policy
         node.remember(free, found.mixture, settings.rare, settings.recourse_age)
+        if self._first is None:
+            self._first = replace(node)
         node.gain = np.zeros(data.m)
         node.gain[free] = found.reduced
         node.bound = max(node.bound, found.bound)

@@ -48,23 +48,22 @@ from ..solvers import NodeSolver
 from .drop import Rates, allowed_loss, certify, empty_losses, starts_of, with_loss
 from .game import Mixture, spread
 from .robust import largest_sums
-from .splitting import Prices, Splitting
+from .splitting import MAX_FREQUENCY, Prices, Splitting, unit_of
 
 __all__ = ["Policy", "RecourseBound", "RecourseGame"]
 
 _EPS = np.finfo(np.float64).eps
 _NEAR = 0.25  # points whose margin is off by less than this are worth being places
-_MAX_FREQUENCY = 0.98
 _FULL = 0.8  # share of a box beyond which recourse to it is made dearer whatever its price
 _RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 0.3, 1e-3, 1e4  # in units of the anchors' mean diagonal
 _BOTH_AT_FIRST, _OTHER_EVERY, _REMEMBERED = 8, 12, 0.95  # games, and how much older ones count
 _BEHIND, _CLEARLY = 1.25, 0.8  # share of the other's gap that the dearer way may leave, and at last
-_STEPS = 3  # towards an answer: the mixture changes in between
+_ANSWER_STEPS = 3  # the mixture changes in between
 _GROW = 15  # rounds after which more places and anchors may take part
 _RANK = 12  # columns of the factor of the moment bound's covariance
 _MEMORY = 8
 _SPLIT_STEPS = 3
-_STEPS = 10  # of the set against a diagonal that is not the last
+_CLIMB_STEPS = 10  # of the set against a diagonal that is not the last
 _LAST_STEPS = 20
 _LEAST_VARIANCE = 0.02
 _LEAST_PULL = 0.1
@@ -201,13 +200,14 @@ class RecourseGame:
         found = table.play(*start, target, rounds, stale_rounds, patience, _ByProjection)
         if found.bound >= target or patience.expired():
             return found
-        missing, other = target - found.bound, found
-        for part, most in ((min(rounds, _GROW), _BEHIND), (max(rounds - _GROW, 1), _CLEARLY)):
-            other = table.play(*start, target, part, stale_rounds, patience, _BySplitting)
-            if target - other.bound > most * missing:
-                return found
-            start = other.policy, other.mixture
-        return other
+        missing = target - found.bound
+        early = table.play(*start, target, min(rounds, _GROW), stale_rounds, patience, _BySplitting)
+        if target - early.bound > _BEHIND * missing:
+            return found
+        late = table.play(early.policy, early.mixture, target, max(rounds - _GROW, 1), stale_rounds,
+                          patience, _BySplitting)
+        other = max(early, late, key=lambda one: one.bound)
+        return found if target - other.bound > _CLEARLY * missing else other
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: Policy, mixture: Mixture,
@@ -244,7 +244,7 @@ class RecourseGame:
             policy, mixture, target, rounds, stale_rounds, patience, way)
         if self.operations > before:
             gain = (found.bound - found.first) / max(target - found.first, 1e-300)
-            self.ways.learn(way, gain, self.operations - before)
+            self.ways.learn(way, min(1.0, gain), self.operations - before)
         return found
 
 
@@ -263,7 +263,7 @@ class _Table:
         self._is_free = np.zeros(dual.p.size, np.bool_)
         self._is_free[free] = True
         self._KFF = self._K[np.ix_(self._free, self._free)]
-        self._unit = max(float(self._diag[free].mean()), 1e-300)
+        self._unit = unit_of(self._diag, free)
         self._set_places(np.zeros(0, np.int64))
 
     def _set_places(self, places: np.ndarray) -> None:
@@ -515,7 +515,7 @@ class _Table:
             factor = self._game.factor[rows]
             game = (a, B, active, rates)
             z = z.copy()
-            delta = _dominating(_moments(*game, z, factor, passes, _STEPS), B)
+            delta = _dominating(_moments(*game, z, factor, passes, _CLIMB_STEPS), B)
             _climb(*game, delta, z, _LAST_STEPS)
             self._game.factor[rows] = factor
             X[np.ix_(active, active)] = factor @ factor.T
@@ -603,12 +603,12 @@ class _BySplitting:
         )
         m, k = float(rows.size), float(policy.places.size)
         self._first_work = 9.0 * k**3
-        self._work = 9.0 * m**3 + _STEPS * m * k * (4.0 * m + 2.0 * k + 200.0)
+        self._work = 9.0 * m**3 + _ANSWER_STEPS * m * k * (4.0 * m + 2.0 * k + 200.0)
 
     def answer(self, last: Policy, u: np.ndarray, C: np.ndarray, patience: Patience) -> Policy:
         """A policy that answers the mixture, not yet feasible."""
         rows = self._rows
-        t, R = self._splitting.answer(u[rows], C[np.ix_(rows, rows)], _STEPS)
+        t, R = self._splitting.answer(u[rows], C[np.ix_(rows, rows)], _ANSWER_STEPS)
         self._table._count(0, self._first_work + self._work)
         self._first_work = 0.0
         everywhere = np.zeros((last.free.size, last.places.size))
@@ -646,7 +646,7 @@ class _ByProjection:
         """
         table, reach = self._table, self._reach
         free, places, p = table._free, last.places, table._dual.p
-        kept = 1.0 - np.minimum(u, _MAX_FREQUENCY)
+        kept = 1.0 - np.minimum(u, MAX_FREQUENCY)
         rho, G = table._project(self._ridge)
         size = np.abs(last.t[free])
         typical = size.sum() / max(np.count_nonzero(size > 1e-9 * size.max()), 1)

@@ -78,10 +78,11 @@ def _select(part: np.ndarray, k: int) -> None:
 def spans_of(weights: np.ndarray) -> np.ndarray:
     """First and last plus one of the anchors that count in each rate."""
     spans = np.zeros((weights.shape[0], 2), np.int64)
+    end = 0
     for span, row in zip(spans, weights, strict=True):
         members = np.flatnonzero(row)
-        if members.size:
-            span[:] = members[0], members[-1] + 1
+        span[:] = (members[0], members[-1] + 1) if members.size else (end, end)
+        end = span[1]
     return spans
 
 

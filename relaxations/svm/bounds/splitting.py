@@ -33,9 +33,11 @@ from ..dual import Dual
 from .drop import Rates, starts_of
 from .robust import project, spans_of
 
-__all__ = ["Prices", "Splitting"]
+__all__ = ["MAX_FREQUENCY", "Prices", "Splitting", "unit_of"]
 
-_MAX_FREQUENCY = 0.98
+MAX_FREQUENCY = 0.98
+"""Beyond it an anchor counts as given up nearly always, and 1 - u must not vanish."""
+
 _PENALTY = 2.0  # on copies that differ, for boxes and kernel of size one
 _HIDDEN = 0.02  # of the penalty: eigenvalues of the kernel that need not be told apart
 _ON_X, _ON_SUMS = 0.25, 5.0  # the same for x and t, and for sums of R, in units of R's
@@ -106,6 +108,22 @@ class _Spectrum:
         return rows / base + ((rows @ self._E) * more) @ self._E.T
 
 
+def _factor(matrix: np.ndarray, lift: float) -> tuple[np.ndarray, bool]:
+    """A Cholesky factor, if need be of a matrix with more on its diagonal: a more careful step."""
+    one = np.eye(len(matrix))
+    for more in (0.0, *(lift * 10.0 ** np.arange(12.0))):
+        try:
+            return cho_factor(matrix + more * one, check_finite=False)
+        except np.linalg.LinAlgError:
+            continue
+    return cho_factor(more * one, check_finite=False)  # no step at all
+
+
+def unit_of(diag: np.ndarray, free: np.ndarray) -> float:
+    """The size of the free variables' kernel, or what counts as small in the whole."""
+    return max(float(diag[free].mean()), 1e-6 * float(diag.max()), 1e-30)
+
+
 class Splitting:
     """Answers to slowly changing mixtures.
 
@@ -143,13 +161,13 @@ class Splitting:
         self._rates = Rates(rates.weights, rates.budgets, np.zeros(rates.budgets.size, np.bool_))
         self._spans, self._starts = spans_of(rates.weights), starts_of(rates.weights)
 
-        diag = dual.gram.diag
-        unit = max(float(diag[free].mean()), 1e-9 * float(diag.max()), 1e-100)
-        self._set_penalty(unit, (dual.hi - dual.lo)[places])
-        self._spectrum = _Spectrum(K[np.ix_(places, places)], _HIDDEN * self._on_R)
+        self._set_penalty(unit_of(dual.gram.diag, free), (dual.hi - dual.lo)[places])
+        # So many diagonal entries may be off: all together they must stay below the penalty.
+        hidden = min(_HIDDEN, 1.0 / max(places.size, 1)) * self._on_R
+        self._spectrum = _Spectrum(K[np.ix_(places, places)], hidden)
         self._eliminate()
         self._t, self._R = t[free], R.T.copy()
-        x = t[places] + self._R @ np.minimum(u, _MAX_FREQUENCY)
+        x = t[places] + self._R @ np.minimum(u, MAX_FREQUENCY)
         self._t_copy = self._t
         self._x_copies, self._R_copies = np.stack([x, -x]), np.stack([self._R, -self._R])
         if prices is None:
@@ -176,7 +194,7 @@ class Splitting:
         self, u: np.ndarray, C: np.ndarray, steps: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Multipliers (N,) and recourse (m, k) that answer the mixture; the boxes nearly hold."""
-        self._u = np.minimum(u, _MAX_FREQUENCY)
+        self._u = np.minimum(u, MAX_FREQUENCY)
         self._kept, self._C = 1.0 - self._u, C
         variances, self._U = eigh(C, check_finite=False)
         self._factors = 0.5 * np.maximum(variances, 0.0)[:, None]
@@ -187,7 +205,7 @@ class Splitting:
         both = np.outer(self._kept, self._kept)
         system = 0.5 * self._KFF * (both + C) - self._schur * both
         np.fill_diagonal(system, system.diagonal() + self._on_x + self._on_sums)
-        self._system = cho_factor(system, check_finite=False)
+        self._system = _factor(system, self._on_x + self._on_sums)
         for _ in range(steps):
             self._move_R()
             self._move_x()
