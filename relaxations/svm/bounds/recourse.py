@@ -45,7 +45,7 @@ from ..dual import Dual, Effort, Point, intercept
 from ..gram import Gram
 from ..order import descending
 from ..solvers import NodeSolver
-from .drop import Rates, allowed_loss, certify, empty_losses, starts_of, with_loss
+from .drop import ROUNDING, Rates, allowed_loss, certify, empty_losses, starts_of, with_loss
 from .game import Mixture, spread
 from .robust import largest_sums
 from .splitting import MAX_FREQUENCY, Prices, Splitting, unit_of
@@ -915,7 +915,7 @@ def _balance(t: np.ndarray, lo: np.ndarray, hi: np.ndarray, is_free: np.ndarray)
 def _top_set(loss: np.ndarray, rates: Rates, chosen: np.ndarray) -> None:
     """Write an allowed set of large loss as a 0-1 vector: greedy."""
     weights, budgets, exact = rates
-    left = budgets + 1e-9
+    left = budgets + ROUNDING
     chosen[:] = 0.0
     for j in descending(loss):
         fits = True

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from ...jit import inner
-from .drop import Rates, allowed_loss
+from .drop import ROUNDING, Rates, allowed_loss
 
 __all__ = ["largest_sums", "project", "spans_of"]
 
@@ -43,7 +43,7 @@ def largest_sums(rows: np.ndarray, rates: Rates, starts: np.ndarray, out: np.nda
             part = room[: starts[rate + 1] - starts[rate]]
             for k in range(part.size):
                 part[k] = rows[a, starts[rate] + k]
-            count = min(int(budgets[rate] + 1e-9), part.size)
+            count = min(int(budgets[rate] + ROUNDING), part.size)
             if count == 0:
                 continue
             _select(part, part.size - count)
