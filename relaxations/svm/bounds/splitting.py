@@ -23,6 +23,7 @@ every policy, once mended, gives a valid bound.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,7 @@ MAX_FREQUENCY = 0.98
 
 _PENALTY = 2.0  # on copies that differ, for boxes and kernel of size one
 _HIDDEN = 0.02  # of the penalty: eigenvalues of the kernel that need not be told apart
+_LIKE = 100.0  # times the usual size of a kernel, beyond which single precision is not enough
 _ON_X, _ON_SUMS = 0.25, 5.0  # the same for x and t, and for sums of R, in units of R's
 
 
@@ -90,19 +92,21 @@ def _common(known: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarr
 class _Spectrum:
     """A matrix as ``E diag(values) E' + rest (1 - E E')``, good to about the tolerance."""
 
-    def __init__(self, K: np.ndarray, tolerance: float) -> None:
+    def __init__(self, K: np.ndarray, tolerance: float, precision: type) -> None:
         factor, order, rank, _ = dpstrf(K, tol=tolerance, lower=1)
         L = np.empty((K.shape[0], rank))
         L[order - 1] = np.tril(factor)[:, :rank]
         values, V = eigh(L.T @ L, check_finite=False)
         kept = values > tolerance
-        self._values = values[kept]
-        self._E = (L @ V[:, kept]) / np.sqrt(self._values)
-        left = K.shape[0] - self._values.size
-        self._rest = max(float(np.trace(K) - self._values.sum()), 0.0) / max(left, 1)
+        values = values[kept]
+        self._E = ((L @ V[:, kept]) / np.sqrt(values)).astype(precision)
+        self._values = values.astype(precision)
+        left = K.shape[0] - values.size
+        self._rest = max(float(np.trace(K) - values.sum()), 0.0) / max(left, 1)
 
     def divide(self, rows: np.ndarray, factor: float | np.ndarray, shift: float) -> np.ndarray:
         """Rows times the inverse of ``factor K + shift``, of one factor or one for each row."""
+        rows = rows.astype(self._E.dtype, copy=False)
         base = factor * self._rest + shift
         more = 1.0 / (factor * self._values + shift) - 1.0 / base
         return rows / base + ((rows @ self._E) * more) @ self._E.T
@@ -122,6 +126,15 @@ def _factor(matrix: np.ndarray, lift: float) -> tuple[np.ndarray, bool]:
 def unit_of(diag: np.ndarray, free: np.ndarray) -> float:
     """The size of the free variables' kernel, or what counts as small in the whole."""
     return max(float(diag[free].mean()), 1e-6 * float(diag.max()), 1e-30)
+
+
+def _precision(diag: np.ndarray, free: np.ndarray, places: np.ndarray) -> type:
+    """Single where that will do: products take half the time, and no answer needs the digits.
+
+    It will not where variables have kernels of quite another size: digits cancel.
+    """
+    sizes = diag[np.append(free, places)]
+    return np.float32 if sizes.max() < _LIKE * np.median(diag[places]) else np.float64
 
 
 class Splitting:
@@ -150,7 +163,8 @@ class Splitting:
         u: np.ndarray, rates: Rates, prices: Prices | None,
     ) -> None:
         K, self._places, self._free = dual.gram.K, places, free
-        self._KFF, self._KFA = K[np.ix_(free, free)], K[np.ix_(free, places)]
+        self._precision = _precision(dual.gram.diag, free, places)
+        self._KFF, self._KFA = K[np.ix_(free, free)], self._short(K[np.ix_(free, places)])
         self._ends = np.stack([dual.hi[places], -dual.lo[places]])
         self._t_lo, self._t_hi = dual.lo[free], dual.hi[free]
         self._rest = t.copy()
@@ -164,7 +178,7 @@ class Splitting:
         self._set_penalty(unit_of(dual.gram.diag, free), (dual.hi - dual.lo)[places])
         # So many diagonal entries may be off: all together they must stay below the penalty.
         hidden = min(_HIDDEN, 1.0 / max(places.size, 1)) * self._on_R
-        self._spectrum = _Spectrum(K[np.ix_(places, places)], hidden)
+        self._spectrum = _Spectrum(K[np.ix_(places, places)], hidden, self._precision)
         self._eliminate()
         self._t, self._R = t[free], R.T.copy()
         x = t[places] + self._R @ np.minimum(u, MAX_FREQUENCY)
@@ -177,11 +191,14 @@ class Splitting:
         self._box_prices = np.zeros((2, places.size))
         self._theta = np.zeros((2, places.size, rates.budgets.size))
 
+    def _short(self, values: np.ndarray) -> np.ndarray:
+        return values.astype(self._precision, copy=False)
+
     def _set_penalty(self, unit: float, widths: np.ndarray) -> None:
         """Between what the kernel and what the boxes ask for: prices are of size one."""
         widths = widths[np.isfinite(widths)]
         width = float(np.median(widths)) if widths.size else 1.0 / unit
-        self._on_R = _PENALTY * np.sqrt(unit / width)
+        self._on_R = _PENALTY * math.sqrt(unit / width)
         self._on_x, self._on_sums = _ON_X * self._on_R, _ON_SUMS * self._on_R
 
     def _eliminate(self) -> None:
@@ -196,8 +213,9 @@ class Splitting:
         """Multipliers (N,) and recourse (m, k) that answer the mixture; the boxes nearly hold."""
         self._u = np.minimum(u, MAX_FREQUENCY)
         self._kept, self._C = 1.0 - self._u, C
-        variances, self._U = eigh(C, check_finite=False)
-        self._factors = 0.5 * np.maximum(variances, 0.0)[:, None]
+        variances, U = eigh(C, check_finite=False)
+        self._U = self._short(U)
+        self._factors = 0.5 * self._short(np.maximum(variances, 0.0))[:, None]
         self._even = self._spectrum.divide(
             np.ones((1, self._places.size)), self._factors, 2.0 * self._on_R
         )
@@ -221,9 +239,9 @@ class Splitting:
         """R for given t: one system for each eigenvector of C."""
         U = self._U
         target = self._R_copies[0] - self._R_copies[1] - self.prices.R.sum(axis=0)
-        right = self._factors * ((U.T * self._t) @ self._KFA)
-        right += self._on_R * (target @ U).T
-        right += self._on_sums * (U.T @ (self._t - self.prices.sums))[:, None]
+        right = self._factors * ((U.T * self._short(self._t)) @ self._KFA)
+        right += self._on_R * (self._short(target) @ U).T
+        right += self._on_sums * (U.T @ self._short(self._t - self.prices.sums))[:, None]
         found = self._spectrum.divide(right, self._factors, 2.0 * self._on_R)
         found -= self._even * found.sum(axis=1)[:, None]
         self._R = found.T @ U.T
@@ -235,15 +253,16 @@ class Splitting:
         right += self._on_x * (self._t_copy - prices.t)
         right += self._on_sums * (self._R.sum(axis=0) + prices.sums)
         x = self._p_places + self._on_x * (copies[0] - copies[1] - prices.x.sum(axis=0))
-        level = kept * (1.0 - self._half.sum(axis=1))
-        both = np.column_stack([right - kept * (self._half @ x), level])
+        part = self._half.sum(axis=1)
+        level = kept * (1.0 - part)
+        both = np.column_stack([right - kept * (self._half @ self._short(x)), level])
         t, slope = cho_solve(self._system, both, check_finite=False).T
         x = self._spectrum.divide(x, 0.5, 2.0 * self._on_x)
-        sums = self._rest.sum() + kept @ t + (x - (kept * t) @ self._half).sum()
-        slopes = kept @ slope - ((kept * slope) @ self._half).sum() + self._level.sum()
+        sums = self._rest.sum() + kept @ t + x.sum() - (kept * t) @ part
+        slopes = kept @ slope - (kept * slope) @ part + self._level.sum()
         beta = sums / slopes
         self._t = t - beta * slope
-        self._x = x - (kept * self._t) @ self._half - beta * self._level
+        self._x = x - self._short(kept * self._t) @ self._half - beta * self._level
 
     def _move_copies(self) -> None:
         """The copies of the boxes, and the prices of the difference.
