@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from loky import ProcessPoolExecutor
@@ -60,6 +60,21 @@ class Processes(Executor):
     def __init__(self, count: int) -> None:
         self._pools: list[ProcessPoolExecutor | None] = [None] * count
         self._pending = [0] * count
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def start_in(self, seconds: float) -> None:
+        """Start all of them after a while, whatever this process is busy with then."""
+        self._timer = threading.Timer(seconds, self._start)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _start(self) -> None:
+        if hasattr(signal, "pthread_sigmask"):  # of this thread, and inherited: see `begin`
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        with suppress(Exception):  # whoever submits something will hear of it
+            for place in range(len(self._pools)):
+                self._call(place, os.getpid)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Let the process with least to do call the function."""
@@ -70,23 +85,27 @@ class Processes(Executor):
         return future
 
     def _call(self, place: int, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
-        pool = self._pools[place]
-        if pool is not None:
-            try:
+        with self._lock:
+            pool = self._pools[place]
+            if pool is not None:
+                try:
+                    return pool.submit(fn, *args, **kwargs)
+                except BrokenExecutor:
+                    pool.shutdown(wait=False)
+            pool = ProcessPoolExecutor(
+                max_workers=1, initializer=begin, initargs=(os.getpid(),), env=_ENVIRONMENT
+            )
+            self._pools[place] = pool
+            with interrupts_ignored():  # the process starts with the first call
                 return pool.submit(fn, *args, **kwargs)
-            except BrokenExecutor:
-                pool.shutdown(wait=False)
-        pool = ProcessPoolExecutor(
-            max_workers=1, initializer=begin, initargs=(os.getpid(),), env=_ENVIRONMENT
-        )
-        self._pools[place] = pool
-        with interrupts_ignored():  # the process starts with the first call
-            return pool.submit(fn, *args, **kwargs)
 
     def _done(self, place: int) -> None:
         self._pending[place] -= 1
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes, whatever they are at: to let them leave by themselves takes longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
         for pool in filter(None, self._pools):
             pool.shutdown(wait=wait, kill_workers=True)

@@ -24,7 +24,7 @@ from .packing import dump, pack, pack_problem
 from .problem import Child, Contest, Problem, Standing
 from .processes import Processes
 from .queue import Tree
-from .result import Reason
+from .result import Reason, Result
 from .search import Search
 from .slices import Place, Report, Slice
 
@@ -96,6 +96,18 @@ class ParallelSearch(Search):
 
     # -- alone, then together ---------------------------------------------------------------
 
+    def run(self) -> Result:
+        """See `Search.run`; processes start while the problem is still presolved."""
+        if self.options.executor is not None:
+            self.executor: Executor = self.options.executor
+            return super().run()
+        self.executor = processes = Processes(self.parts)
+        processes.start_in(RAMP_UP)
+        try:
+            return super().run()
+        finally:
+            processes.shutdown()
+
     def _explore(self) -> None:
         steps, begin = 0, time.monotonic()
         while self._goes_on() and self._seconds_here() < RAMP_UP:
@@ -106,14 +118,11 @@ class ParallelSearch(Search):
             return
         if steps:
             self.rate = steps / max(time.monotonic() - begin, 1e-3)
-        executor = self.options.executor or Processes(self.parts)
         try:
-            self._share(executor)
+            self._share()
         finally:
             self._bring_back()
             slices.forget(self.key)
-            if self.options.executor is None:
-                executor.shutdown()
         if self.failures:  # the executor is no longer of use
             super()._explore()
 
@@ -123,25 +132,25 @@ class ParallelSearch(Search):
     def _seconds_here(self) -> float:
         return time.monotonic() - self.started
 
-    def _share(self, executor: Executor) -> None:
+    def _share(self) -> None:
         self.payload = pack_problem(self.problem)
         try:
             ready = [
-                executor.submit(slices.keep, self.key, self.payload) for _ in range(self.parts)
+                self.executor.submit(slices.keep, self.key, self.payload) for _ in range(self.parts)
             ]
         except Exception as error:
             return self._give_up(error)
         self._open_contest()
         self._go_on_until(ready)
         while self.tree.open and not self._finished() and self.failures < self._most_failures:
-            self._hand_out(executor)
+            self._hand_out()
             for future in wait(self.flying, timeout=0.1, return_when=FIRST_COMPLETED).done:
-                self._take_in(executor, future)
+                self._take_in(future)
             interruptible.put_back_handler()  # workers may be threads of this process
             self._report()
         if self.reason is not Reason.GAP:
             for future in wait(self.flying, timeout=_GRACE).done:
-                self._take_in(executor, future)
+                self._take_in(future)
 
     def _go_on_until(self, ready: list[Future[None]]) -> None:
         """Search on while workers get ready."""
@@ -196,7 +205,7 @@ class ParallelSearch(Search):
 
     # -- out and in -------------------------------------------------------------------------
 
-    def _hand_out(self, executor: Executor) -> None:
+    def _hand_out(self) -> None:
         """Deal nodes to the workers that have none, for as long as there are any."""
         if len(self.flying) == self.parts:
             return
@@ -211,7 +220,7 @@ class ParallelSearch(Search):
             share = math.ceil(len(queue) / idle)
             count = max(1, min(share, math.ceil(self.rate * self.span)))
             flight = self._flight(name, count, max(left / idle, 1.0))
-            if not self._submit(executor, flight):
+            if not self._submit(flight):
                 break
         grow = 0.5 if starved and self.flying else 1.2
         self.span = min(max(self.span * grow, _SHORTEST), _LONGEST)
@@ -243,16 +252,16 @@ class ParallelSearch(Search):
         )
         return _Flight(part, name, tree)
 
-    def _submit(self, executor: Executor, flight: _Flight) -> bool:
+    def _submit(self, flight: _Flight) -> bool:
         try:
-            future = executor.submit(slices.run, flight.part)
+            future = self.executor.submit(slices.run, flight.part)
         except Exception as error:
             self._lose(flight, error)
             return False
         self.flying[future] = flight
         return True
 
-    def _take_in(self, executor: Executor, future: Future[Any]) -> None:
+    def _take_in(self, future: Future[Any]) -> None:
         flight = self.flying.pop(future)
         try:
             report = future.result()
@@ -260,7 +269,7 @@ class ParallelSearch(Search):
             return self._lose(flight, error)
         if report is None:  # a worker that has just come
             flight.part = replace(flight.part, problem=self.payload)
-            self._submit(executor, flight)
+            self._submit(flight)
         else:
             self.failures = 0
             self._absorb(flight, report)

@@ -475,6 +475,31 @@ def test_processes(kind, monkeypatch):
     assert children() == before
 
 
+class Presolved(Slow):
+    """Its presolve waits for processes."""
+
+    def prepare(self, goal):
+        end = time.monotonic() + 20.0
+        while not children() and time.monotonic() < end:
+            time.sleep(0.05)
+        self.seen = bool(children())
+        return super().prepare(goal)
+
+
+def test_processes_start_during_the_presolve_and_end_with_the_search():
+    before, problem = children(), Presolved(8)
+    result = bnb.solve(problem, branching="first", gap=0.0, workers=2)
+    assert problem.seen
+    assert_complete(result, problem)
+    assert children() == before
+
+
+def test_a_short_search_starts_no_processes(monkeypatch):
+    monkeypatch.setattr(Processes, "_call", lambda *_: pytest.fail("started"))
+    problem = Slow(2)
+    assert_complete(bnb.solve(problem, branching="first", gap=0.0, workers=2), problem)
+
+
 @needs_signals
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_processes_are_replaced(seed, monkeypatch):

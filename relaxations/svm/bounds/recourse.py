@@ -57,7 +57,7 @@ _NEAR = 0.25  # points whose margin is off by less than this are worth being pla
 _FULL = 0.8  # share of a box beyond which recourse to it is made dearer whatever its price
 _RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 0.3, 1e-3, 1e4  # in units of the anchors' mean diagonal
 _BOTH_AT_FIRST, _OTHER_EVERY, _REMEMBERED = 8, 12, 0.95  # games, and how much older ones count
-_BEHIND, _CLEARLY = 1.5, 0.8  # share of the other's gap that the dearer way may leave, and at last
+_CLEARLY = 0.8  # share of the other's gap that the dearer way may leave
 _ANSWER_STEPS = 6  # the mixture changes in between
 _GROW = 15  # rounds after which more places and anchors may take part
 _RANK = 12  # columns of the factor of the moment bound's covariance
@@ -189,25 +189,24 @@ class RecourseGame:
         self, dual: Dual, free: np.ndarray, rates: Rates, target: float, rounds: int,
         stale_rounds: int, patience: Patience,
     ) -> RecourseBound:
-        """The first game, from the best of a range of soft margins, in both ways.
+        """The first game, from the best of a range of soft margins.
 
-        Splitting must not be far behind after some rounds, and must leave clearly less of the gap
-        at the end: projections are cheaper to go on with.
+        Both ways to answer are tried; the one that has come further goes on.
         Parameters as in `play`.
         """
         table = _Table(self, dual, free, rates)
         start = table.soft_start(target, patience)
-        found = table.play(*start, target, rounds, stale_rounds, patience, _ByProjection)
-        if found.bound >= target or patience.expired():
-            return found
-        missing = target - found.bound
-        early = table.play(*start, target, min(rounds, _GROW), stale_rounds, patience, _BySplitting)
-        if target - early.bound > _BEHIND * missing:
-            return found
-        late = table.play(early.policy, early.mixture, target, max(rounds - _GROW, 1), stale_rounds,
-                          patience, _BySplitting)
-        other = max(early, late, key=lambda one: one.bound)
-        return found if target - other.bound > _CLEARLY * missing else other
+        few = min(rounds, _GROW)
+        best = table.play(*start, target, few, stale_rounds, patience, _ByProjection)
+        if best.bound >= target or patience.expired():
+            return best
+        other = table.play(*start, target, few, stale_rounds, patience, _BySplitting)
+        way: _Way = _ByProjection
+        if target - other.bound < _CLEARLY * (target - best.bound):
+            best, way = other, _BySplitting
+        later = table.play(best.policy, best.mixture, target, max(rounds - few, 1), stale_rounds,
+                           patience, way)
+        return max(best, later, key=lambda one: one.bound)
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: Policy, mixture: Mixture,
