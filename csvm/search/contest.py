@@ -38,6 +38,7 @@ class Searches(Contest):
 
     def __init__(self, plan: Plan, own: float, usable: set[str]) -> None:
         self._plan, self._own, self._usable = plan, own, usable
+        self._before = 0.0  # seconds that the leader had taken before it counted as the leader
         self._waiting: list[tuple[str, Chance]] = []
         self._turn: _Turn | None = None
 
@@ -63,30 +64,35 @@ class Searches(Contest):
         if self._turn is None and not self._waiting:
             self._look_for_chance(standing[self.leader], cutoff)
         if self._turn is None and self._waiting:
-            self._begin_turn(*self._waiting.pop(0), standing)
+            self._begin_turn(*self._waiting.pop(0), standing, cutoff)
         if self._turn is None or _is_provided_for(self._turn, standing):
             return self.leader
         return self._turn.rival
 
     def _look_for_chance(self, own: Standing, cutoff: float) -> None:
-        chance = self._plan.chance(SECOND * own.seconds, max(cutoff - own.bound, 0.0))
+        operations = SECOND * (own.seconds - self._before)
+        chance = self._plan.chance(operations, max(cutoff - own.bound, 0.0))
         if chance is not None:
             self._waiting = [
                 (name, chance) for name in chance.rivals
                 if name != self.leader and name in self._usable
             ]
 
-    def _begin_turn(self, name: str, chance: Chance, standing: Mapping[str, Standing]) -> None:
+    def _begin_turn(
+        self, name: str, chance: Chance, standing: Mapping[str, Standing], cutoff: float
+    ) -> None:
         bound, seconds, *_ = standing.get(name, Standing(-np.inf, 0.0, 1))
-        behind = seconds > 0.0 and bound < standing[self.leader].bound
-        effort = self._plan.effort(name, chance, behind) / SECOND
-        self._turn = _Turn(name, chance, max(effort, seconds + 1e-9))  # a slice at least
+        gap = max(cutoff - standing[self.leader].bound, 0.0)
+        effort = self._plan.effort(name, chance, gap, cutoff - bound if seconds > 0.0 else 0.0)
+        self._turn = _Turn(name, chance, max(effort / SECOND, seconds + 1e-9))  # a slice at least
 
     def _end_turn(self, turn: _Turn, standing: Mapping[str, Standing], cutoff: float) -> None:
         self._turn = None
-        own, other = standing[self.leader].bound, standing[turn.rival].bound
-        if self._plan.judge(turn.rival, turn.chance, own, other, max(cutoff - own, 0.0)):
+        leader, rival = standing[self.leader], standing[turn.rival]
+        gap = max(cutoff - leader.bound, 0.0)
+        if self._plan.judge(turn.rival, turn.chance, leader.bound, rival.bound, gap):
             self._waiting = []
+            self._before += rival.seconds - leader.seconds  # the clock of leaders goes on
 
     def notes(self, name: str) -> Any:
         """A worker searches in one way and leaves others alone."""

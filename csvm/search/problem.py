@@ -168,8 +168,8 @@ class CSVMProblem(Problem):
         solutions: list[tuple[str, np.ndarray]] = []
         for name in (r for r in chance.rivals if r != plan.search and self._has(r)):
             rival = plan.rivals.setdefault(name, Rival(self.root()))
-            behind = rival.work > 0.0 and rival.bound < bound
-            effort = plan.effort(name, chance, behind)
+            its_gap = goal.cutoff - rival.bound if rival.work > 0.0 else 0.0
+            effort = plan.effort(name, chance, gap, its_gap)
             solutions += rival.go_on(self._by(name), goal, self._operations, effort)
             if plan.judge(name, chance, bound, rival.bound, gap):
                 raise RestartError(rival.bound, solutions, rival.children, rival.settled)

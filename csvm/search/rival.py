@@ -141,15 +141,22 @@ class Plan:
         None if that has halved its gap since the last one: then it is left alone.
         """
         chances = self.settings.chances
-        if self.chances == len(chances) or operations < chances[self.chances].operations:
+        due = [k for k in range(self.chances, len(chances)) if operations >= chances[k].operations]
+        if not due:
             return None
+        first = chances[due[0]]
+        # Of several that are due at once, as after a long node, the last one stands for all.
+        chance = [chances[k] for k in due if chances[k].rivals == first.rivals][-1]
+        self.chances = chances.index(chance) + 1
         before, self.gap = self.gap, gap
-        self.chances += 1
-        return chances[self.chances - 1] if gap >= 0.5 * before else None
+        return chance if gap >= 0.5 * before else None
 
-    def effort(self, rival: str, chance: Chance, behind: bool) -> float:
-        """Operations that a rival may have taken at the end of its turn."""
-        factor = self.settings.behind if behind else 1.0
+    def effort(self, rival: str, chance: Chance, gap: float, its: float) -> float:
+        """Operations that a rival, whose gap is its, may have taken at the end of its turn.
+
+        The further it is behind, the less it is trusted from now on.
+        """
+        factor = min(self.settings.behind, gap / its) if its > gap else 1.0
         self.trust[rival] = trust = factor * self.trust.get(rival, 1.0)
         return trust * chance.effort * chance.operations
 

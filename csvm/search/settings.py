@@ -59,7 +59,8 @@ class Settings:
         the drop bound all but solves at the root. Later they come with every doubling of the work,
         and it takes less and less to take over: which of two bounds will win is seen late.
     behind : float
-        Factor on the effort of a search each time that its bound is found to be behind.
+        Factor on the effort of a search each time that its bound is found to be behind, at most:
+        where its gap is much larger, the ratio of the gaps.
     begin_with : {"convex", "drop", "recourse"}
         The search that gets the first chance.
     wide : float
