@@ -12,6 +12,8 @@ by `relaxations.qp.certificate` like anybody else's.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 import scipy.linalg
@@ -29,6 +31,8 @@ _RELAX = 1.6
 _MAX_LEVEL = 10
 _WORK = 3e7
 """Multiplications between two looks at the clock."""
+_FULL, _FEW = 0.1, 10
+"""Share of the variables that make a row a full one, and how many such rows are worth the name."""
 _SMALL = 500
 """Blocks of this size are inverted at once."""
 
@@ -119,6 +123,46 @@ def _rows_times(data, index, pointer, x, out):  # type: ignore[no-untyped-def]
         out[i] = total
 
 
+class _Inverse(NamedTuple):
+    """The inverse of a matrix whose entries off the diagonal are a block and a few full rows.
+
+    Parameters
+    ----------
+    core, rest : ndarray of int
+        Variables of the block, and the others.
+    block : ndarray (c, c)
+        Inverse of the block.
+    diagonal : ndarray (n - c,)
+        Inverse of what is left of the diagonal.
+    rows : ndarray (r, n)
+        The inverse of the whole is that of block and diagonal less rows'rows.
+    """
+
+    core: np.ndarray
+    rest: np.ndarray
+    block: np.ndarray
+    diagonal: np.ndarray
+    rows: np.ndarray
+
+
+@numba.njit(nogil=True, cache=True)
+def _times_inverse(inverse, x, out):  # type: ignore[no-untyped-def]
+    part = np.empty(len(inverse.core))
+    for k in range(len(inverse.core)):
+        part[k] = x[inverse.core[k]]
+    part = np.dot(inverse.block, part)
+    for k in range(len(inverse.core)):
+        out[inverse.core[k]] = part[k]
+    for k in range(len(inverse.rest)):
+        out[inverse.rest[k]] = inverse.diagonal[k] * x[inverse.rest[k]]
+    for i in range(inverse.rows.shape[0]):
+        share = 0.0
+        for j in range(len(x)):
+            share += inverse.rows[i, j] * x[j]
+        for j in range(len(x)):
+            out[j] -= share * inverse.rows[i, j]
+
+
 @numba.njit(nogil=True, cache=True)
 def _iterate(  # type: ignore[no-untyped-def]
     count, inverse, q, data, index, pointer, low_row, high_row, weight, rho, lb, ub, single,
@@ -137,7 +181,7 @@ def _iterate(  # type: ignore[no-untyped-def]
             value = weight[i] * r[i] - yr[i]
             for k in range(pointer[i], pointer[i + 1]):
                 rhs[index[k]] += data[k] * value
-        w[:] = np.dot(inverse, rhs)
+        _times_inverse(inverse, rhs, w)
         _rows_times(data, index, pointer, w, aw)
         s_old[:] = s
         r_old[:] = r
@@ -190,10 +234,12 @@ class PerspectiveWorkspace:
         ) ** 2
         self._variable_weight = 1.0 / scale**2
         self._row_work = float(np.sum(np.diff(self._A.indptr).astype(float) ** 2))
-        work = qp.n**2 + 2 * self._A.nnz
-        self._at_once = int(np.clip(_WORK / work, 1, _CHUNK))
         self._hessian = qp.dense_hessian()
-        self._inverses: dict[int, np.ndarray] = {}
+        self._full = np.diff(self._A.indptr) > _FULL * qp.n
+        self._is_core = self._coupled()
+        work = np.count_nonzero(self._is_core) ** 2 + 2 * self._A.nnz + qp.n
+        self._at_once = int(np.clip(_WORK / work, 1, _CHUNK))
+        self._inverses: dict[int, _Inverse] = {}
         curvature = np.concatenate(
             [np.diag(self._hessian) * scale**2, 2.0 * pairs.d * scale[pairs.x] ** 2]
         )
@@ -201,7 +247,20 @@ class PerspectiveWorkspace:
         self._unit = float(typical)
         self._level = 0
 
-    def _inverse(self, level: int, patience: Patience) -> tuple[np.ndarray, float]:
+    def _coupled(self) -> np.ndarray:
+        """Mask of the variables that the objective or rows couple, but for a few full rows.
+
+        With many full rows these are no longer told apart, and couple all variables.
+        """
+        if np.count_nonzero(self._full) > _FEW:
+            self._full = np.zeros(self._full.size, np.bool_)
+        rows = self._A[~self._full]
+        together = np.diff(rows.indptr)[rows.nonzero()[0]] > 1
+        coupled = np.count_nonzero(self._hessian, axis=1) > (np.diag(self._hessian) != 0.0)
+        coupled[rows.nonzero()[1][together]] = True
+        return np.asarray(coupled)
+
+    def _inverse(self, level: int, patience: Patience) -> tuple[_Inverse, float]:
         """(P + AᵀWA + R)⁻¹ at step size unit·4^level; computed once per level."""
         rho = self._unit * 4.0**level
         if level not in self._inverses:
@@ -210,11 +269,22 @@ class PerspectiveWorkspace:
             )
         return self._inverses[level], rho
 
-    def _invert(self, rho: float, patience: Patience) -> np.ndarray:
-        dense = self._hessian + _gram(self._A, rho * self._row_weight)
-        dense[np.diag_indices_from(dense)] += rho * self._variable_weight
-        inverse = _inverse_of(dense, patience)
-        return np.ascontiguousarray(0.5 * (inverse + inverse.T))
+    def _invert(self, rho: float, patience: Patience) -> _Inverse:
+        """By block and diagonal, B, then the full rows F: B⁻¹ − (FB⁻¹)ᵀ(W⁻¹ + FB⁻¹Fᵀ)⁻¹FB⁻¹."""
+        core, rest = np.flatnonzero(self._is_core), np.flatnonzero(~self._is_core)
+        weight, few = rho * self._row_weight, self._A[~self._full]
+        block = self._hessian[np.ix_(core, core)] + _gram(few[:, core], weight[~self._full])
+        block[np.diag_indices_from(block)] += rho * self._variable_weight[core]
+        block = _inverse_of(block, patience)
+        block = np.ascontiguousarray(0.5 * (block + block.T))
+        diagonal = np.diag(self._hessian) + rho * self._variable_weight
+        diagonal = 1.0 / (diagonal + few.power(2).T @ weight[~self._full])[rest]
+        F = self._A[self._full].toarray()
+        rows = np.empty_like(F)
+        rows[:, core], rows[:, rest] = F[:, core] @ block, F[:, rest] * diagonal
+        factor = np.linalg.cholesky(np.diag(1.0 / weight[self._full]) + rows @ F.T)
+        rows = scipy.linalg.solve_triangular(factor, rows, lower=True)
+        return _Inverse(core, rest, block, diagonal, np.ascontiguousarray(rows))
 
     def solve(
         self, lb: np.ndarray, ub: np.ndarray, *, cutoff: float = np.inf, slack: float = 0.0,
@@ -285,7 +355,7 @@ class PerspectiveWorkspace:
 
 def _gram(A: sp.csr_matrix, weight: np.ndarray) -> np.ndarray:
     """AᵀWA; full rows are multiplied as such."""
-    full = np.diff(A.indptr) > 0.1 * A.shape[1]
+    full = np.diff(A.indptr) > _FULL * A.shape[1]
     rows, rest = A[full].toarray(), A[~full]
     product = rows.T @ (weight[full, None] * rows)
     return np.asarray(product + (rest.T @ sp.diags(weight[~full]) @ rest).toarray())
