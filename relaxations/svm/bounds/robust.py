@@ -128,7 +128,8 @@ def project(
             lam = violated / (1.0 / weight + rates.budgets.sum())
         low, high = 0.0, np.inf
         for _ in range(_STEPS):
-            y[:] = R[a] / lam
+            for j in range(m):  # not a slice: numba takes seconds to compile its errors
+                y[j] = R[a, j] / lam
             bend = _nearest(y, u, rates, spans, theta[a], move)
             square = np.dot(move, move) + 1.0 / weight
             missing = x[a] - top[a] + np.dot(move, R[a]) - lam * square
@@ -143,7 +144,8 @@ def project(
                 lam = 0.5 * (low + high) if high < np.inf else 2.0 * low
         price[a] = lam
         x[a] -= lam / weight
-        R[a] -= lam * move
+        for j in range(m):
+            R[a, j] -= lam * move[j]
 
 
 @inner
