@@ -12,7 +12,7 @@ from bnb.problem import Goal
 from csvm.search import Chance, CSVMProblem, Instance, Settings
 from csvm.search.drop import DropSearch
 from csvm.search.recourse import RecourseSearch
-from csvm.search.rival import Rival
+from csvm.search.rival import Plan, Rival
 from relaxations.patience import FOR_EVER
 from relaxations.svm.dual import Effort, Point, certified_value
 from relaxations.svm.solvers import AutoSolver, SMOSolver
@@ -340,6 +340,31 @@ def test_a_search_that_halves_its_gap_is_left_alone(monkeypatch):
     ))
     solve(problem, branching="first")
     assert 0 < len(turns) < problem.notes()["chances"]
+
+
+CHANCES = (
+    Chance(1.0, 0.5, ("drop",), 0.0),
+    *(Chance(10.0 * 2.0**k, 0.1, ("drop", "recourse"), 1.0) for k in range(4)),
+)
+
+
+def test_chances_that_are_due_at_once_count_as_one():
+    """As after a long node; but one of another kind is not passed over."""
+    plan = Plan("convex", Settings(chances=CHANCES))
+    assert plan.chance(0.5, 1.0) is None
+    assert plan.chance(45.0, 1.0) is CHANCES[0]
+    assert plan.chance(45.0, 1.0) is CHANCES[3]
+    assert plan.chance(45.0, 1.0) is None
+    assert plan.chance(90.0, 1.0) is CHANCES[4]
+    assert plan.chance(1e9, 1.0) is None
+
+
+def test_a_rival_far_behind_is_hardly_trusted():
+    plan, chance = Plan("convex", Settings(behind=0.7)), CHANCES[1]
+    assert plan.effort("drop", chance, 5.0, 0.0) == chance.operations
+    assert plan.effort("drop", chance, 5.0, 6.0) == pytest.approx(0.7 * chance.operations)
+    assert plan.effort("drop", chance, 5.0, 50.0) == pytest.approx(0.07 * chance.operations)
+    assert plan.effort("recourse", chance, 0.0, np.inf) == 0.0
 
 
 def test_a_contest_decides_who_goes_on(monkeypatch):
