@@ -40,7 +40,7 @@ from csvm.thresholds import threshold_count
 from .csvm_instances import first_fold
 from .formulations import CSVM_FORMULATIONS, Arrays, Reading
 from .instances import instance_file, load_portfolio, portfolio_problem, random_portfolio
-from .model import Model
+from .model import PeerModel
 from .paper.printed import TARGETS
 
 PAPER = (
@@ -78,7 +78,7 @@ class Benchmark:
     name: str
     digest: str
     problem: Callable[[], Problem]
-    formulations: Mapping[str, Callable[[], tuple[Model, Reading]]]
+    formulations: Mapping[str, Callable[[], tuple[PeerModel, Reading]]]
     options: Mapping[str, str]
     small_objective: bool = False
 
@@ -200,14 +200,14 @@ class FoldProblem:
 
 
 def _build(
-    build: Callable[[Arrays], tuple[Model, Reading]], sample: FoldProblem
-) -> tuple[Model, Reading]:
+    build: Callable[[Arrays], tuple[PeerModel, Reading]], sample: FoldProblem
+) -> tuple[PeerModel, Reading]:
     return build(sample.arrays())
 
 
-def from_miqp(problem: bnb.MIQP) -> tuple[Model, Reading]:
+def from_miqp(problem: bnb.MIQP) -> tuple[PeerModel, Reading]:
     """The problem as the engine holds it; a peer's x is a solution as it is."""
-    return Model(**problem.model.arguments()), lambda x: x
+    return PeerModel(**problem.model.arguments()), lambda x: x
 
 
 def miqp_instance(

@@ -20,7 +20,7 @@ class Indicators:
 
 
 @dataclass(frozen=True)
-class Model(bnb.qp.model.Model):
+class PeerModel(bnb.qp.model.Model):
     """A mixed-integer QP; `indicators` come on top where a solver has them."""
 
     indicators: Indicators | None = None
@@ -38,7 +38,7 @@ class Model(bnb.qp.model.Model):
         kinds[self.binary] = "B"
         return kinds
 
-    def scaled(self, factor: float) -> Model:
+    def scaled(self, factor: float) -> PeerModel:
         """The same with the objective times a factor."""
         return replace(
             self, P=sp.csr_matrix(factor * self.P), q=factor * self.q,
@@ -62,7 +62,7 @@ class Model(bnb.qp.model.Model):
         return sp.coo_matrix(sp.triu(self.P))
 
 
-def objective_scale(model: Model) -> float:
+def objective_scale(model: PeerModel) -> float:
     """Brings tiny objectives to a size at which a peer's absolute tolerances mean little."""
     size = max(np.abs(model.q).max(), 0.1 * np.abs(model.P.data).max(initial=0.0))
     return max(1.0, 1e3 / size) if size > 0.0 else 1.0

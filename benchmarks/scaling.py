@@ -45,7 +45,7 @@ KILLS = 10
 
 
 @dataclass(frozen=True)
-class Case:
+class Task:
     """A problem that takes one worker a minute or so."""
 
     family: str
@@ -54,40 +54,40 @@ class Case:
     options: dict = field(default_factory=dict)
 
 
-def _csvm(*arguments: object, **more: object) -> Case:
+def _csvm(*arguments: object, **more: object) -> Task:
     sample = FoldProblem(*arguments, per_class=False, **more)  # type: ignore[arg-type]
-    return Case("CSVM", sample.name, sample.problem, {"branching": "first"})
+    return Task("CSVM", sample.name, sample.problem, {"branching": "first"})
 
 
-def _market(assets: int, seed: int, weight: float) -> Case:
+def _market(assets: int, seed: int, weight: float) -> Task:
     """A made one: those of the OR-Library take seconds."""
-    return Case(
+    return Task(
         "portfolios", f"factor{assets} seed {seed} λ={weight:g}",
         lambda: portfolio_problem(*random_portfolio(assets, seed), weight),
     )
 
 
-def _diabetes(k: int) -> Case:
+def _diabetes(k: int) -> Task:
     X, y = load_diabetes(return_X_y=True)
-    return Case(
+    return Task(
         "sparse regression", f"diabetes 64 columns k={k}",
         lambda: subset_problem(products(X), y, k),
     )
 
 
-def _subset(p: int, correlation: float, ratio: float, k: int) -> Case:
-    return Case(
+def _subset(p: int, correlation: float, ratio: float, k: int) -> Task:
+    return Task(
         "sparse regression", f"{p} columns ρ={correlation} SNR {ratio:g} k={k}",
         lambda: subset_problem(*sparse_regression(p, correlation, ratio, k), k),
     )
 
 
-def _file(name: str, gap: float) -> Case:
+def _file(name: str, gap: float) -> Task:
     def make() -> bnb.Problem | None:
         path = instance_file(f"{name}.mps")
         return None if path is None else bnb.read(path)
 
-    return Case("QPLIB", f"{name} gap {gap:g}", make, {"gap": gap})
+    return Task("QPLIB", f"{name} gap {gap:g}", make, {"gap": gap})
 
 
 TUNED = (
@@ -109,7 +109,7 @@ CASES = (
 """Each takes one worker 20 to 120 s on a machine of today; where it does not, it is not counted."""
 
 
-def solve(case: Case, mode: str, limit: float, client: object) -> dict | None:
+def solve(case: Task, mode: str, limit: float, client: object) -> dict | None:
     problem = case.make()
     if problem is None:
         return None

@@ -14,7 +14,7 @@ from importlib import metadata
 from multiprocessing import Pipe
 from pathlib import Path
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import Answer, PeerError, TooLargeError
 
 __all__ = ["PEERS", "Answer", "Peer", "PeerError", "TooLargeError", "ask"]
@@ -95,7 +95,7 @@ PEERS = {
 }
 
 
-def ask(peer: Peer, model: Model, limit: float, gap: float) -> Answer:
+def ask(peer: Peer, model: PeerModel, limit: float, gap: float) -> Answer:
     """Run the peer in a new process.
 
     Some of these libraries cannot be loaded together, some print, crash or overrun their limit:

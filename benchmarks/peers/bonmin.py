@@ -8,14 +8,14 @@ import time
 import casadi as ca
 import numpy as np
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import INTEGRALITY, Answer, captured_output
 
 _DONE = re.compile(r"best objective ([-+\d.einf]+).* and (\d+) nodes")
 _POSSIBLE = re.compile(r"best possible ([-+\d.einf]+)")
 
 
-def solve(model: Model, limit: float, gap: float) -> Answer:
+def solve(model: PeerModel, limit: float, gap: float) -> Answer:
     x = ca.MX.sym("x", len(model.q))
     P, A = ca.DM(model.P.tocsc()), ca.DM(model.A.tocsc())
     nlp = {

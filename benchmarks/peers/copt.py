@@ -6,7 +6,7 @@ import coptpy as cp
 import numpy as np
 from coptpy import COPT
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import INTEGRALITY, Answer, Recorder, TooLargeError
 
 
@@ -19,7 +19,7 @@ class _Watch(cp.CallbackBase):
         self.record(self.getInfo(COPT.CbInfo.BestObj), self.getInfo(COPT.CbInfo.BestBnd))
 
 
-def solve(model: Model, limit: float, gap: float) -> Answer:
+def solve(model: PeerModel, limit: float, gap: float) -> Answer:
     environment = cp.Envr()
     solver = environment.createModel()
     solver.setParam(COPT.Param.Logging, 0)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from cplex.callbacks import MIPInfoCallback
 from cplex.exceptions import CplexSolverError
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import INTEGRALITY, Answer, Recorder, TooLargeError
 
 _TOO_LARGE = 1016
@@ -24,7 +24,7 @@ class _Watch(MIPInfoCallback):
         self.record(self.get_incumbent_objective_value(), self.get_best_objective_value())
 
 
-def solve(model: Model, limit: float, gap: float) -> Answer:
+def solve(model: PeerModel, limit: float, gap: float) -> Answer:
     with cplex.Cplex() as solver:
         for stream in ("log", "results", "warning", "error"):
             getattr(solver, f"set_{stream}_stream")(None)
@@ -54,7 +54,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
         )
 
 
-def _build(solver: cplex.Cplex, model: Model) -> None:
+def _build(solver: cplex.Cplex, model: PeerModel) -> None:
     infinity = cplex.infinity
     solver.variables.add(
         obj=model.q.tolist(), lb=np.maximum(model.lb, -infinity).tolist(),

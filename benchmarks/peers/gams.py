@@ -13,11 +13,11 @@ import pandas as pd
 import scipy.sparse as sp
 from gamspy.exceptions import GamspyException
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import INTEGRALITY, Answer, TooLargeError
 
 
-def solve(model: Model, limit: float, gap: float) -> Answer:
+def solve(model: PeerModel, limit: float, gap: float) -> Answer:
     container = gp.Container()
     problem, parts = _build(container, model)
     options = gp.Options(
@@ -46,7 +46,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
 
 
 def _build(
-    container: gp.Container, model: Model
+    container: gp.Container, model: PeerModel
 ) -> tuple[gp.Model, list[tuple[np.ndarray, gp.Variable]]]:
     """The model, and for each kind of variable its positions and its symbol.
 
@@ -81,7 +81,8 @@ def _build(
 
 
 def _equations(
-    container: gp.Container, model: Model, i: gp.Set, parts: list[tuple[np.ndarray, gp.Variable]]
+    container: gp.Container, model: PeerModel, i: gp.Set,
+    parts: list[tuple[np.ndarray, gp.Variable]],
 ) -> list[gp.Equation]:
     A, rhs, senses = model.one_sided()
     r = gp.Set(container, "r", records=_names(len(rhs)))

@@ -8,11 +8,11 @@ import time
 import numpy as np
 from ortools.math_opt.python import mathopt
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import Answer
 
 
-def solve(model: Model, limit: float, gap: float) -> Answer:
+def solve(model: PeerModel, limit: float, gap: float) -> Answer:
     solver = mathopt.Model()
     kinds = model.kinds
     x = [

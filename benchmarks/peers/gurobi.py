@@ -5,11 +5,11 @@ from __future__ import annotations
 import gurobipy as gp
 from gurobipy import GRB
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import INTEGRALITY, Answer, Recorder, TooLargeError
 
 
-def solve(model: Model, limit: float, gap: float) -> Answer:
+def solve(model: PeerModel, limit: float, gap: float) -> Answer:
     try:
         with gp.Env(params={"OutputFlag": 0}) as env, gp.Model(env=env) as solver:
             return _solve(solver, model, limit, gap)
@@ -19,7 +19,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
         raise
 
 
-def _solve(solver: gp.Model, model: Model, limit: float, gap: float) -> Answer:
+def _solve(solver: gp.Model, model: PeerModel, limit: float, gap: float) -> Answer:
     x = solver.addMVar(len(model.q), lb=model.lb, ub=model.ub, vtype=model.kinds)
     solver.setObjective(0.5 * (x @ model.P @ x) + model.q @ x + model.constant)
     equal, upper, lower = model.split_rows()

@@ -13,12 +13,12 @@ import time
 import numpy as np
 from l0bnb import BNBTree
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import Answer
 from .regression import Regression, regression
 
 
-def solve(model: Model, limit: float, gap: float) -> Answer:
+def solve(model: PeerModel, limit: float, gap: float) -> Answer:
     data = regression(model)
     penalty, start = _greedy(data)
     largest = 2.0 * float(np.abs(start).max())

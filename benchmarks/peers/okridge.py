@@ -7,14 +7,14 @@ import time
 import numpy as np
 from okridge.tree import BNBTree
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import Answer
 from .regression import regression
 
 _RIDGE = 1e-8  # it wants one
 
 
-def solve(model: Model, limit: float, gap: float) -> Answer:
+def solve(model: PeerModel, limit: float, gap: float) -> Answer:
     data = regression(model)
     begin = time.perf_counter()
     tree = BNBTree(data.X, data.y, lambda2=_RIDGE, gap_tol=gap, max_memory_GB=8)

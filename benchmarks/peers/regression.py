@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg as la
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import PeerError
 
 
@@ -25,7 +25,7 @@ class Regression:
         return np.concatenate([beta, (beta != 0.0).astype(float)])
 
 
-def regression(model: Model) -> Regression:
+def regression(model: PeerModel) -> Regression:
     """The data of a model that `bnb.SupportQP` wrote: columns, then as many switches."""
     p = len(model.binary)
     if len(model.q) != 2 * p or not np.array_equal(model.binary, np.arange(p, 2 * p)):

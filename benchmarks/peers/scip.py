@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from pyscipopt import SCIP_EVENTTYPE, Eventhdlr, quicksum
 from pyscipopt import Model as Solver
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import Answer, Recorder
 
 
@@ -23,7 +23,7 @@ class _Watch(Eventhdlr):
         self.record(self.model.getPrimalbound(), self.model.getDualbound())
 
 
-def solve(model: Model, limit: float, gap: float) -> Answer:
+def solve(model: PeerModel, limit: float, gap: float) -> Answer:
     solver = Solver()
     solver.hideOutput()
     x = [
@@ -48,7 +48,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
     )
 
 
-def _build(solver: Solver, x: list, model: Model) -> None:
+def _build(solver: Solver, x: list, model: PeerModel) -> None:
     """The quadratic objective goes into a constraint: SCIP's objectives are linear."""
     P = model.triangle()
     square = quicksum(

@@ -6,11 +6,11 @@ import numpy as np
 import scipy.sparse as sp
 import xpress as xp
 
-from ..model import Model
+from ..model import PeerModel
 from .answer import INTEGRALITY, Answer, Recorder, TooLargeError
 
 
-def solve(model: Model, limit: float, gap: float) -> Answer:
+def solve(model: PeerModel, limit: float, gap: float) -> Answer:
     try:
         return _solve(model, limit, gap)
     except (xp.SolverError, xp.InterfaceError, xp.ModelError) as error:
@@ -19,7 +19,7 @@ def solve(model: Model, limit: float, gap: float) -> Answer:
         raise
 
 
-def _solve(model: Model, limit: float, gap: float) -> Answer:
+def _solve(model: PeerModel, limit: float, gap: float) -> Answer:
     xp.setOutputEnabled(False)
     A, rhs, senses = model.one_sided()
     if model.indicators is not None:

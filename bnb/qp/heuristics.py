@@ -22,7 +22,7 @@ _MOVES_PER_VARIABLE = 2000
 _SWAP_TRIALS, _SWAPS = 60, 240  # that the rows allow, and in all
 
 
-class Finder:
+class Heuristics:
     """Looks for solutions of one MIQP and remembers the best."""
 
     def __init__(

@@ -216,7 +216,7 @@ class MIQP(Problem):
         if first.bound == np.inf:
             return Evaluation(np.inf)
         self._box.warm = (first.x, first.y)
-        finder = heuristics.Finder(self)
+        finder = heuristics.Heuristics(self)
         solutions = finder.at_root(first.x, goal)
         bound = self._strengthen(first, finder, solutions, goal)
         return Evaluation(min(bound, self._removed), solutions, seconds=self._seconds)
@@ -274,7 +274,7 @@ class MIQP(Problem):
         return A, u, found.pairs, found.rows
 
     def _strengthen(
-        self, first: Solution, finder: heuristics.Finder,
+        self, first: Solution, finder: heuristics.Heuristics,
         solutions: list[tuple[str, np.ndarray]], goal: Goal,
     ) -> float:
         """Replace the plain relaxation by a stronger one while that closes the gap."""
@@ -313,7 +313,7 @@ class MIQP(Problem):
         return best.bound
 
     def _try_relaxation(
-        self, qp: QP, scale: np.ndarray, best: Solution, finder: heuristics.Finder, goal: Goal,
+        self, qp: QP, scale: np.ndarray, best: Solution, finder: heuristics.Heuristics, goal: Goal,
     ) -> Solution:
         """Solve the root with another relaxation and keep it if it is better: the best solution."""
         assert self._box is not None
@@ -347,7 +347,7 @@ class MIQP(Problem):
             box.lb[:], box.ub[:] = lb, ub
         return True
 
-    def _cutoff(self, finder: heuristics.Finder, goal: Goal) -> float:
+    def _cutoff(self, finder: heuristics.Heuristics, goal: Goal) -> float:
         return goal.tolerance.cutoff(min(finder.best, goal.objective))
 
     def _slack(self, goal: Goal, objective: float) -> float:
@@ -416,7 +416,7 @@ class MIQP(Problem):
         hopeless = found.bound == -np.inf and self._bottomless
         candidates = [] if hopeless else self._candidates(found.x, lb, ub)
         if not goal.probe:
-            finder = heuristics.Finder(self, goal.objective, goal.incumbent)
+            finder = heuristics.Heuristics(self, goal.objective, goal.incumbent)
             solutions = finder.at_node(found.x, lb, ub, goal)
         data = Box(lb, ub, (found.x, found.y))
         return Evaluation(

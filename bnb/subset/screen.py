@@ -32,14 +32,14 @@ _EPS = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
-class Node:
+class Part:
     """Columns that are in, those that may be, and groups of these of which one at least is in."""
 
     inside: np.ndarray
     free: np.ndarray
     groups: tuple[np.ndarray, ...]
 
-    def keep(self, kept: np.ndarray, come: np.ndarray | None = None) -> Node | None:
+    def keep(self, kept: np.ndarray, come: np.ndarray | None = None) -> Part | None:
         """With only some of the free columns left, and some in; None if that cannot be."""
         inside = self.inside
         if come is not None:
@@ -54,7 +54,7 @@ class Node:
                 return None
             groups.append(left)
         single = [members for members in groups if len(members) == 1]
-        node = Node(inside, self.free[kept], tuple(groups))
+        node = Part(inside, self.free[kept], tuple(groups))
         if not single:
             return node
         alone = np.isin(node.free, np.concatenate(single))
@@ -73,16 +73,16 @@ class Wide:
 
     @staticmethod
     def of(
-        node: Node, p: int, warm: tuple[np.ndarray, np.ndarray] | None = None
+        node: Part, p: int, warm: tuple[np.ndarray, np.ndarray] | None = None
     ) -> Wide:
         """Of a node with p columns in all."""
         mask = np.zeros(p, bool)
         mask[node.free] = True
         return Wide(node.inside, np.packbits(mask), node.groups, warm)
 
-    def open(self, p: int) -> Node:
+    def open(self, p: int) -> Part:
         """The node again."""
-        return Node(self.inside, np.flatnonzero(np.unpackbits(self.bits, count=p)), self.groups)
+        return Part(self.inside, np.flatnonzero(np.unpackbits(self.bits, count=p)), self.groups)
 
 
 class ScreenedSearch:
@@ -155,7 +155,7 @@ class ScreenedSearch:
 
     def root(self) -> Wide:
         """Every column is free."""
-        return Wide.of(Node(np.zeros(0, dtype=np.int64), np.arange(len(self.D)), ()), len(self.D))
+        return Wide.of(Part(np.zeros(0, dtype=np.int64), np.arange(len(self.D)), ()), len(self.D))
 
     def evaluate(self, state: Wide, goal: Goal) -> Evaluation:
         """Screen; then search what is left, or split it."""
@@ -163,7 +163,7 @@ class ScreenedSearch:
             return Evaluation(self.unit * (1.0 - 4.0 * _EPS), nodes=1)
         self._evaluations += 1
         done, warm = Done(work=Counter(screenings=0)), state.warm
-        node: Node | None = state.open(len(self.D))
+        node: Part | None = state.open(len(self.D))
         while node is not None and len(node.inside) + len(node.free) > FEW:
             k = self.k - len(node.inside)
             if k < len(node.groups):
@@ -193,7 +193,7 @@ class ScreenedSearch:
         return done.then(Evaluation(np.inf) if node is None else self._below(node, goal))
 
     def _relax(
-        self, node: Node, warm: tuple[np.ndarray, np.ndarray] | None, k: int, goal: Goal
+        self, node: Part, warm: tuple[np.ndarray, np.ndarray] | None, k: int, goal: Goal
     ) -> Relaxed:
         inside, free = node.inside, node.free
         columns = np.concatenate([inside, free])
@@ -215,17 +215,17 @@ class ScreenedSearch:
             Choice(k, len(inside), group, len(node.groups)), whole[columns], target,
         )
 
-    def _warm(self, node: Node, found: Relaxed) -> tuple[np.ndarray, np.ndarray]:
+    def _warm(self, node: Part, found: Relaxed) -> tuple[np.ndarray, np.ndarray]:
         """Where the relaxations of children begin: columns that are not zero, and their z."""
         z = found.z[len(node.inside) :]
         return node.free[z > 0.0], z[z > 0.0]
 
-    def _near(self, node: Node, found: Relaxed, goal: Goal) -> np.ndarray:
+    def _near(self, node: Part, found: Relaxed, goal: Goal) -> np.ndarray:
         """What swaps find among the columns that the relaxation likes best."""
         order = np.argsort(-found.score[len(node.inside) :], kind="stable")[:_SOME]
         return self._swapped(np.append(node.inside, node.free[order]), goal)
 
-    def _last(self, node: Node) -> Evaluation:
+    def _last(self, node: Part) -> Evaluation:
         """One more column: try them all."""
         inside, free = node.inside, node.free
         rows, places = self._gram.at(inside)
@@ -239,20 +239,20 @@ class ScreenedSearch:
         bound = self._value(-float(w @ w) - float(gain[best]) - self._slip)
         return Evaluation(bound, [("N", self._lift(chosen, self._fit(chosen)))])
 
-    def _halve(self, node: Node, found: Relaxed, bound: float) -> Evaluation:
+    def _halve(self, node: Part, found: Relaxed, bound: float) -> Evaluation:
         """Split: one of a set of columns that are alike is in, or none is."""
         first = len(node.inside)
         some = self._cluster(node, found.z[first:], found.choice.group[first:])
         kept = np.ones(len(node.free), bool)
         kept[some] = False
         one = (node.keep(kept, ~kept) if len(some) == 1
-               else Node(node.inside, node.free, (*node.groups, node.free[some])))
+               else Part(node.inside, node.free, (*node.groups, node.free[some])))
         warm = self._warm(node, found)
         children = [Child(Wide.of(child, len(self.D), warm), bound)
                     for child in (one, node.keep(kept)) if child is not None]
         return Evaluation(bound, [], [Candidate(0)], children)
 
-    def _cluster(self, node: Node, z: np.ndarray, group: np.ndarray) -> np.ndarray:
+    def _cluster(self, node: Part, z: np.ndarray, group: np.ndarray) -> np.ndarray:
         """Positions of free columns of which it is least clear whether one is in.
 
         A column of which a neighbour could take the place is not worth a split: the relaxation
@@ -272,7 +272,7 @@ class ScreenedSearch:
                 best, chosen = worth, some
         return chosen
 
-    def _below(self, node: Node, goal: Goal) -> Evaluation:
+    def _below(self, node: Part, goal: Goal) -> Evaluation:
         """Hand over to a search among the columns that are left."""
         free = node.free if len(node.inside) < self.k else node.free[:0]
         columns = np.sort(np.concatenate([node.inside, free]))
@@ -288,7 +288,7 @@ class ScreenedSearch:
 
     def _widen(self, base: np.ndarray, child: Child) -> Child:
         """A child of a search among the columns `base` in terms of all columns."""
-        node = Node(base[child.state.inside], base[child.state.free], ())
+        node = Part(base[child.state.inside], base[child.state.free], ())
         return Child(Wide.of(node, len(self.D)), child.bound)
 
     def _value(self, bound: Any) -> Any:
@@ -313,4 +313,4 @@ class ScreenedSearch:
         members = np.concatenate([node.free[:0], *groups])
         if len(np.unique(members)) < len(members) or len(np.setdiff1d(members, node.free)):
             raise ValueError("groups must be made of free columns, each in one at most")
-        return Wide.of(Node(node.inside, node.free, tuple(groups)), len(self.D))
+        return Wide.of(Part(node.inside, node.free, tuple(groups)), len(self.D))

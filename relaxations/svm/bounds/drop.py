@@ -33,8 +33,21 @@ from numba import njit
 from ...jit import inner
 from ..order import descending
 
-__all__ = ["ROUNDING", "DropBound", "Losses", "Rates", "allowed_loss", "certify", "drop_bound",
-           "empty_losses", "policy_terms", "starts_of", "top_sum", "with_loss", "worst_set"]
+__all__ = [
+    "ROUNDING",
+    "DropBound",
+    "Losses",
+    "Rates",
+    "allowed_loss",
+    "drop_bound",
+    "empty_losses",
+    "policy_terms",
+    "resplit_loss",
+    "starts_of",
+    "top_sum",
+    "with_loss",
+    "worst_set",
+]
 
 _EPS = np.finfo(np.float64).eps
 _MAX_SPLIT = 3.0
@@ -61,7 +74,7 @@ class Rates(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """What `certify` writes.
+    """What `resplit_loss` writes.
 
     Parameters
     ----------
@@ -142,7 +155,7 @@ def _drop_bound(
     K: np.ndarray, p: np.ndarray, t: np.ndarray, half: np.ndarray, free: np.ndarray, rates: Rates,
     S: np.ndarray, bars: np.ndarray, steps: int,
 ) -> tuple[float, float, np.ndarray, np.ndarray, np.ndarray]:
-    """`certify` on the anchors that matter, and what it says about all of them."""
+    """`resplit_loss` on the anchors that matter, and what it says about all of them."""
     weights, budgets = rates.weights, rates.budgets
     L = budgets.size
     short = np.zeros(L, np.bool_)
@@ -166,7 +179,7 @@ def _drop_bound(
             prices[rate, a] = bars[rate, active[a]]
             counts[rate, a] = weights[rate, active[a]]
     found = empty_losses(m, L)
-    bound, ceiling = certify(
+    bound, ceiling = resplit_loss(
         policy_terms(K, p, t, half, variables), split, prices, Rates(counts, budgets, short),
         starts_of(counts), steps, found,
     )
@@ -494,7 +507,7 @@ def _companions(
 
 
 @njit(nogil=True, cache=True)
-def certify(
+def resplit_loss(
     terms: tuple, S: np.ndarray, bars: np.ndarray, rates: Rates, starts: np.ndarray, steps: int,
     found: Losses,
 ) -> tuple[float, float]:
@@ -618,7 +631,7 @@ def _store_split(M: np.ndarray, B: np.ndarray, scale: np.ndarray, S: np.ndarray)
 def policy_terms(
     K: np.ndarray, p: np.ndarray, t: np.ndarray, half: np.ndarray, free: np.ndarray
 ) -> tuple:
-    """What `certify` needs to know of ``t``.
+    """What `resplit_loss` needs to know of ``t``.
 
     Parameters
     ----------

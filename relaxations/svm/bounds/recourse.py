@@ -15,9 +15,9 @@ feasible for the completion V, and with F = p - K t / 2 its value is
     a_j = <F, delta_j>,      B_jk = delta_j'K delta_k / 4.
 
 **Certificates.**  Two bounds on the largest loss, both of the form const + sum over V of l_j, of
-which the better is taken.  The re-split of `relaxations.svm.bounds.drop.certify`, best for small
-budgets; and the *moment* bound, best for large ones: for any diagonal matrix Delta with Delta - B
-positive semidefinite and any z
+which the better is taken.  The re-split of `relaxations.svm.bounds.drop.resplit_loss`, best for
+small budgets; and the *moment* bound, best for large ones: for any diagonal matrix Delta with
+Delta - B positive semidefinite and any z
 
     sum_V a_j + sum_{j,k in V} B_jk <= z'(Delta - B)z + sum_V l_j,
     l_j = a_j + Delta_j - 2 ((Delta - B) z)_j,
@@ -45,7 +45,7 @@ from ..dual import Dual, Effort, Point, intercept
 from ..gram import Gram
 from ..order import descending
 from ..solvers import NodeSolver
-from .drop import ROUNDING, Rates, allowed_loss, certify, empty_losses, starts_of, with_loss
+from .drop import ROUNDING, Rates, allowed_loss, empty_losses, resplit_loss, starts_of, with_loss
 from .game import Mixture, spread
 from .robust import largest_sums
 from .splitting import MAX_FREQUENCY, Prices, Splitting, unit_of
@@ -543,7 +543,7 @@ class _Table:
         split = self._game.split[rows]
         k, L = used.size, rates.budgets.size
         found = empty_losses(k, L)
-        bound, _ = certify(
+        bound, _ = resplit_loss(
             (terms.value, 0.0, a + diagonal, B, np.sqrt(np.maximum(diagonal, 0.0)), np.zeros(k),
              np.zeros(2)),
             split, np.zeros((L, k)), Rates(weights, rates.budgets, short), starts_of(weights),
