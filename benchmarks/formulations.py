@@ -21,7 +21,7 @@ from relaxations.patience import FOR_EVER
 from relaxations.svm.bounds.convex import ConvexBound
 from relaxations.svm.solvers import SMOSolver
 
-from .model import Indicators, Model
+from .model import Indicators, PeerModel
 
 Reading = Callable[[np.ndarray], np.ndarray]
 """From a solver's x to a solution (t, β) of `CSVMProblem`."""
@@ -47,20 +47,20 @@ class Arrays:
         return self.K, self.y, self.cost, self.weights, self.required
 
 
-def kernel(data: Arrays) -> tuple[Model, Reading]:
+def kernel(data: Arrays) -> tuple[PeerModel, Reading]:
     n = len(data.y)
 
     def point(x: np.ndarray) -> np.ndarray:
         return np.append(2.0 * data.y * x[:n], x[n])
 
-    return Model(**formulation.kernel_csvm(*data.as_arguments()).arguments()), point
+    return PeerModel(**formulation.kernel_csvm(*data.as_arguments()).arguments()), point
 
 
-def primal(data: Arrays) -> tuple[Model, Reading]:
+def primal(data: Arrays) -> tuple[PeerModel, Reading]:
     return _triangular(data, formulation.primal_csvm(*data.as_arguments()))
 
 
-def tight(data: Arrays) -> tuple[Model, Reading]:
+def tight(data: Arrays) -> tuple[PeerModel, Reading]:
     level = attained(data)
     model, point = _triangular(
         data, formulation.primal_csvm(*data.as_arguments(), M1=0.0, attained=level)
@@ -73,7 +73,7 @@ def tight(data: Arrays) -> tuple[Model, Reading]:
     return replace(model, A=sp.csr_matrix(model.A + change), l=low), point
 
 
-def indicator(data: Arrays) -> tuple[Model, Reading]:
+def indicator(data: Arrays) -> tuple[PeerModel, Reading]:
     model, point = _triangular(data, formulation.primal_csvm(*data.as_arguments(), M1=0.0))
     n, first = len(data.y), len(data.cost)
     kept = np.concatenate([np.arange(first), np.arange(n, model.A.shape[0])])
@@ -85,7 +85,7 @@ def indicator(data: Arrays) -> tuple[Model, Reading]:
     ), point
 
 
-CSVM_FORMULATIONS: dict[str, Callable[[Arrays], tuple[Model, Reading]]] = {
+CSVM_FORMULATIONS: dict[str, Callable[[Arrays], tuple[PeerModel, Reading]]] = {
     "primal": primal, "tight": tight, "indicator": indicator, "kernel": kernel,
 }
 
@@ -150,7 +150,7 @@ def _tight_constant(instance: Instance, anchor: int, level: float) -> float:
     return best
 
 
-def _triangular(data: Arrays, built: formulation.BigM) -> tuple[Model, Reading]:
+def _triangular(data: Arrays, built: formulation.BigM) -> tuple[PeerModel, Reading]:
     """The model with w turned so that the factor of K is triangular, and the way back.
 
     L = RᵀQᵀ with orthogonal Q: in w' = Qᵀw the objective is the same and the rows are the rows of
@@ -167,4 +167,4 @@ def _triangular(data: Arrays, built: formulation.BigM) -> tuple[Model, Reading]:
     def point(x: np.ndarray) -> np.ndarray:
         return np.append(back @ x[:rank], x[rank])
 
-    return Model(**built.arguments() | {"A": sp.csr_matrix(A)}), point
+    return PeerModel(**built.arguments() | {"A": sp.csr_matrix(A)}), point
