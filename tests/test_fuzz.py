@@ -9,6 +9,7 @@ import pytest
 import bnb
 from benchmarks.fuzz import __main__ as command
 from benchmarks.fuzz.cases import KINDS, Case, make_case
+from benchmarks.fuzz.quadratic import Quadratic
 from benchmarks.fuzz.judge import Claim, Truth, judge
 from bnb import Reason, Status
 
@@ -201,3 +202,10 @@ def test_killed_searches_go_on(monkeypatch):
     assert case.run().faults == []
     monkeypatch.setattr(sys, "executable", "/bin/false")  # then there is nothing to kill
     assert any("was to be killed" in fault for fault in case.run().faults)
+
+
+def test_violations_are_judged_up_to_the_rounding_of_their_terms():
+    qp = Quadratic.of({"q": [0.0, 0.0], "A": [[1.0, 1.0]], "u": [1.0]})
+    assert qp.violation(np.array([1e10, -1e10 + 1.0 + 2e-6])) == 0.0  # 1e10 + 1 is right to 2e-6
+    assert qp.violation(np.array([2.0, -1.0 + 2e-6])) == pytest.approx(2e-6)
+    assert qp.violation(np.array([1e10, -1e10 + 1.1])) == pytest.approx(0.1, rel=1e-3)
