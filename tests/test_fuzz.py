@@ -9,8 +9,8 @@ import pytest
 import bnb
 from benchmarks.fuzz import __main__ as command
 from benchmarks.fuzz.cases import KINDS, Case, make_case
-from benchmarks.fuzz.quadratic import Quadratic
 from benchmarks.fuzz.judge import Claim, Truth, judge
+from benchmarks.fuzz.quadratic import Quadratic
 from bnb import Reason, Status
 
 
