@@ -13,7 +13,7 @@ from csvm.search.state import State as SearchNode
 from relaxations.patience import FOR_EVER
 from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.bounds.game import Mixture
-from relaxations.svm.bounds.recourse import Policy, RecourseGame, _ByProjection, _BySplitting, _Ways
+from relaxations.svm.bounds.recourse import Policy, RecourseGame
 from relaxations.svm.gram import dense
 from relaxations.svm.solvers import SMOSolver
 
@@ -177,24 +177,3 @@ def test_kernels_that_hardly_see_the_anchors(far):
     usual = bnb.solve(CSVMProblem(data), branching="first", time_limit=10)
     assert alone.bound <= usual.objective + 1e-6 * abs(usual.objective)
     assert usual.bound <= alone.objective + 1e-6 * abs(alone.objective)
-
-
-@pytest.mark.parametrize("better", [_ByProjection, _BySplitting])
-def test_the_way_that_closes_more_for_its_work_is_gone(better):
-    """The other one is tried now and then, and soon in use where it has become the better one."""
-    ways, gone = _Ways(), []
-
-    def play(games, best):
-        gone.clear()
-        for _ in range(games):
-            way = ways.next()
-            gone.append(way)
-            ways.learn(way, 0.3 if way is best else 0.2, 2.0)
-
-    other = _BySplitting if better is _ByProjection else _ByProjection
-    play(8, better)
-    assert gone.count(other) == 4
-    play(48, better)
-    assert gone.count(other) == 4
-    play(300, other)
-    assert gone[-48:].count(other) == 44

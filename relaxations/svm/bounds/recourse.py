@@ -29,7 +29,8 @@ and the covariance of V; coordinate steps on the latter find Delta.
 **The game.**  The least value over V is concave in (t, R), so the policy is played against a
 mixture of sets with frequencies u and covariance C: a round finds an answer to the mixture, and
 goes as far towards it as the last sets allow.  There are two ways to answer, by projections and by
-splitting; the game learns which of them pays.
+splitting.  The first game tries both.  Later ones, each of a few rounds, go by splitting where much
+is open, since there a better bound counts, and by projections near the target, where many nodes do.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _EPS = np.finfo(np.float64).eps
 _NEAR = 0.25  # points whose margin is off by less than this are worth being places
 _FULL = 0.8  # share of a box beyond which recourse to it is made dearer whatever its price
 _RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 0.3, 1e-3, 1e4  # in units of the anchors' mean diagonal
-_BOTH_AT_FIRST, _OTHER_EVERY, _REMEMBERED = 8, 12, 0.95  # games, and how much older ones count
+_FAR = 0.08  # of the target: gaps beyond which the dearer way to answer pays
 _CLEARLY = 0.8  # share of the other's gap that the dearer way may leave
 _ANSWER_STEPS = 6  # the mixture changes in between
 _GROW = 15  # rounds after which more places and anchors may take part
@@ -144,8 +145,6 @@ class RecourseBound:
     policy : Policy
     mixture : Mixture
         Sets that the policy was played against.
-    first : float
-        The bound that the game began with.
     """
 
     bound: float
@@ -153,7 +152,6 @@ class RecourseBound:
     chosen: np.ndarray
     policy: Policy
     mixture: Mixture
-    first: float
 
 
 class RecourseGame:
@@ -176,7 +174,6 @@ class RecourseGame:
         self, solver: NodeSolver, gram: Gram, answers: Gram, anchors: np.ndarray
     ) -> None:
         self.solver, self.gram, self.answers = solver, gram, answers
-        self.ways = _Ways()
         self.row = np.full(gram.diag.size, -1)
         self.row[anchors] = np.arange(anchors.size)
         # Both certificates go on from where they were, also in other nodes.
@@ -237,14 +234,8 @@ class RecourseGame:
         -------
         RecourseBound
         """
-        way = self.ways.next()
-        before = self.operations
-        found = _Table(self, dual, free, rates).play(
-            policy, mixture, target, rounds, stale_rounds, patience, way)
-        if self.operations > before:
-            gain = (found.bound - found.first) / max(target - found.first, 1e-300)
-            self.ways.learn(way, min(1.0, gain), self.operations - before)
-        return found
+        return _Table(self, dual, free, rates).play(
+            policy, mixture, target, rounds, stale_rounds, patience)
 
 
 class _Table:
@@ -349,9 +340,9 @@ class _Table:
 
     def play(
         self, policy: Policy, mixture: Mixture, target: float, rounds: int, stale_rounds: int,
-        patience: Patience, way: _Way,
+        patience: Patience, way: _Way | None = None,
     ) -> RecourseBound:
-        """See `RecourseGame.play`; ``way`` says how to answer."""
+        """See `RecourseGame.play`; ``way`` says how to answer, by default it follows the gap."""
         order, back = self._order, self._back
         u, C = np.clip(mixture.u[order], 0.0, 1.0), mixture.C[np.ix_(order, order)]
         age = mixture.age
@@ -364,8 +355,6 @@ class _Table:
             found = self._certificate(now, z, r % 5 == 0)
             if best is None or found.bound > best.bound:
                 best, best_at = found, now
-            if r == 0:
-                first = found.bound
             missing = target - best.bound
             if missing <= 0.0 or r == rounds - 1 or not now.policy.places.size:
                 break
@@ -381,6 +370,8 @@ class _Table:
             u, C = _mixed(u, C, found, 2.0 / (age + 4.0))
             age += 1
             memory = [*memory[1 - _MEMORY:], found]
+            if way is None:
+                way = _BySplitting if missing > _FAR * abs(target) else _ByProjection
             if answers is None or r % _GROW == 0:
                 best_at = self._grown(best_at, u, way is _BySplitting)
                 answers = way(self, best_at.policy, u)
@@ -394,7 +385,7 @@ class _Table:
             answers.leave(best_at.policy)
         return RecourseBound(
             best.bound, best.reduced[back], best.z[back] > 0.5, self._outward(best_at.policy),
-            Mixture(u[back], C[np.ix_(back, back)], age), first,
+            Mixture(u[back], C[np.ix_(back, back)], age),
         )
 
     def _mean(self, policy: Policy, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -554,32 +545,6 @@ class _Table:
         reduced[used] += found.loss[0]
         z[used] = found.chosen
         return _Found(bound, reduced, z, np.zeros((m, m)))
-
-
-class _Ways:
-    """Which of the two ways to answer raises bounds more for its work.
-
-    Judged by games that go on from the policy of another one.
-    """
-
-    def __init__(self) -> None:
-        self._gain: dict[_Way, float] = {_ByProjection: 0.0, _BySplitting: 0.0}
-        self._work = dict.fromkeys(self._gain, 0.0)
-        self._games = 0
-
-    def next(self) -> _Way:
-        """The better one; the other now and then, and both at first."""
-        both = list(self._gain)
-        if self._games < _BOTH_AT_FIRST:
-            return both[self._games % 2]
-        both.sort(key=lambda way: self._gain[way] / max(self._work[way], 1.0))
-        return both[0 if self._games % _OTHER_EVERY == 0 else 1]
-
-    def learn(self, way: _Way, gain: float, work: float) -> None:
-        """A game closed this share of its gap by so many operations; older ones count less."""
-        self._games += 1
-        self._gain[way] = _REMEMBERED * self._gain[way] + gain
-        self._work[way] = _REMEMBERED * self._work[way] + work
 
 
 class _BySplitting:
