@@ -13,11 +13,12 @@ from csvm.search.state import State as SearchNode
 from relaxations.patience import FOR_EVER
 from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.bounds.game import Mixture
-from relaxations.svm.bounds.recourse import Policy, RecourseGame
+from relaxations.svm.bounds.recourse import Policy, RecourseGame, _ByProjection, _BySplitting
 from relaxations.svm.gram import dense
 from relaxations.svm.solvers import SMOSolver
 
 ROUNDS = 6
+FAR = 1e6  # a target that no bound comes near: answers by splitting
 
 
 class State:
@@ -40,7 +41,7 @@ class State:
             scratch = dense(data.gram.K.copy())
             self.game = RecourseGame(SMOSolver(), data.gram, scratch, data.anchors())
             self.place = self.dual, self.variables, self.rates
-            self.game.ways._games = seed % 2  # both ways to answer get their turn
+            self.target = FAR if seed % 2 else np.inf  # both ways to answer get their turn
 
     def silly_start(self):
         """A policy that no search would start with, and that is not feasible."""
@@ -59,9 +60,9 @@ class State:
         if silly:
             start = self.silly_start()
         else:
-            found = self.game.open(*self.place, np.inf, rounds, rounds, FOR_EVER)
+            found = self.game.open(*self.place, self.target, rounds, rounds, FOR_EVER)
             start = found.policy, found.mixture
-        return self.game.play(*self.place, *start, np.inf, rounds, rounds, FOR_EVER)
+        return self.game.play(*self.place, *start, self.target, rounds, rounds, FOR_EVER)
 
     def value(self, t):
         return self.dual.p @ t - 0.25 * t @ self.data.gram.K @ t
@@ -177,3 +178,20 @@ def test_kernels_that_hardly_see_the_anchors(far):
     usual = bnb.solve(CSVMProblem(data), branching="first", time_limit=10)
     assert alone.bound <= usual.objective + 1e-6 * abs(usual.objective)
     assert usual.bound <= alone.objective + 1e-6 * abs(alone.objective)
+
+
+def test_far_from_the_target_answers_are_by_splitting(monkeypatch):
+    gone = []
+    for way in (_ByProjection, _BySplitting):
+        def answer(self, *arguments, way=way, plain=way.answer):
+            gone.append(way)
+            return plain(self, *arguments)
+
+        monkeypatch.setattr(way, "answer", answer)
+    node = next(node for node in open_nodes(0) if node.play(False).policy.places.size)
+    found = node.game.open(*node.place, FAR, ROUNDS, ROUNDS, FOR_EVER)
+    assert set(gone) == {_ByProjection, _BySplitting}
+    for target, way in ((FAR, _BySplitting), (1.05 * found.bound, _ByProjection)):
+        gone.clear()
+        node.game.play(*node.place, found.policy, found.mixture, target, 3, 3, FOR_EVER)
+        assert set(gone) == {way}
