@@ -20,7 +20,7 @@ import numpy as np
 import bnb
 import csvm.search.drop
 from csvm.search import Settings
-from relaxations.svm.bounds import game
+from relaxations.svm.bounds import game, recourse
 
 from .csvm_instances import BASE, Instances
 from .measures import geometric_mean
@@ -61,6 +61,9 @@ PARTS: list[tuple[str, Settings, Callable[[], AbstractContextManager]]] = [
     ("twice as many trials as the split needs", replace(ON, spare=1.0), nullcontext),
     ("the game: t from soft margins alone", replace(ON, first_rounds=1, rounds=1), nullcontext),
     ("covariance of the sets", ON, changed(game, "average_in", without_covariance)),
+    ("answers by splitting", ON,
+     lambda: patch.multiple(recourse, _FAR=np.inf, _CLEARLY=0.0)),
+    ("answers by projections after the first game", ON, changed(recourse, "_FAR", 0.0)),
     ("re-split of the quadratic term", ON, changed(game, "_SPLIT_STEPS", 1)),
     ("fixing", ON, without("_fix", lambda *_: False)),
     ("halving β below a width of 1/2", replace(ON, width_share=np.inf), nullcontext),
