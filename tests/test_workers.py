@@ -495,6 +495,7 @@ def test_processes_start_during_the_presolve_and_end_with_the_search():
 
 
 def test_a_short_search_starts_no_processes(monkeypatch):
+    monkeypatch.setattr("bnb.workers.RAMP_UP", 60.0)
     monkeypatch.setattr(Processes, "_call", lambda *_: pytest.fail("started"))
     problem = Slow(2)
     assert_complete(bnb.solve(problem, branching="first", gap=0.0, workers=2), problem)
