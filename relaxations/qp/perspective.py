@@ -235,8 +235,10 @@ class PerspectiveWorkspace:
         self._variable_weight = 1.0 / scale**2
         self._row_work = float(np.sum(np.diff(self._A.indptr).astype(float) ** 2))
         self._hessian = qp.dense_hessian()
-        self._full = np.diff(self._A.indptr) > _FULL * qp.n
-        self._is_core = self._coupled()
+        full = np.diff(self._A.indptr) > _FULL * qp.n
+        # Many full rows are no longer told apart, and couple all variables.
+        self._full = full if np.count_nonzero(full) <= _FEW else np.zeros_like(full)
+        self._is_core = _coupled(self._hessian, self._A[~self._full])
         work = np.count_nonzero(self._is_core) ** 2 + 2 * self._A.nnz + qp.n
         self._at_once = int(np.clip(_WORK / work, 1, _CHUNK))
         self._inverses: dict[int, _Inverse] = {}
@@ -246,19 +248,6 @@ class PerspectiveWorkspace:
         typical = np.median(curvature[curvature > 0]) if np.any(curvature > 0) else 1.0
         self._unit = float(typical)
         self._level = 0
-
-    def _coupled(self) -> np.ndarray:
-        """Mask of the variables that the objective or rows couple, but for a few full rows.
-
-        With many full rows these are no longer told apart, and couple all variables.
-        """
-        if np.count_nonzero(self._full) > _FEW:
-            self._full = np.zeros(self._full.size, np.bool_)
-        rows = self._A[~self._full]
-        together = np.diff(rows.indptr)[rows.nonzero()[0]] > 1
-        coupled = np.count_nonzero(self._hessian, axis=1) > (np.diag(self._hessian) != 0.0)
-        coupled[rows.nonzero()[1][together]] = True
-        return np.asarray(coupled)
 
     def _inverse(self, level: int, patience: Patience) -> tuple[_Inverse, float]:
         """(P + AᵀWA + R)⁻¹ at step size unit·4^level; computed once per level."""
@@ -351,6 +340,13 @@ class PerspectiveWorkspace:
             self._level += 1
         elif dual > 10.0 * primal and self._level > -_MAX_LEVEL:
             self._level -= 1
+
+
+def _coupled(hessian: np.ndarray, A: sp.csr_matrix) -> np.ndarray:
+    """Mask of the variables that the objective or the rows couple with others."""
+    coupled = np.count_nonzero(hessian, axis=1) > (np.diag(hessian) != 0.0)
+    coupled[A[np.diff(A.indptr) > 1].indices] = True
+    return np.asarray(coupled)
 
 
 def _gram(A: sp.csr_matrix, weight: np.ndarray) -> np.ndarray:

@@ -204,6 +204,7 @@ class Splitting:
     def _eliminate(self) -> None:
         """What the system of `_move_x` needs to know of the places."""
         self._half = self._spectrum.divide(0.5 * self._KFA, 0.5, 2.0 * self._on_x)
+        self._half_sums = self._half.sum(axis=1)
         self._schur = 0.5 * self._half @ self._KFA.T
         self._level = self._spectrum.divide(np.ones(self._places.size), 0.5, 2.0 * self._on_x)
 
@@ -253,13 +254,12 @@ class Splitting:
         right += self._on_x * (self._t_copy - prices.t)
         right += self._on_sums * (self._R.sum(axis=0) + prices.sums)
         x = self._p_places + self._on_x * (copies[0] - copies[1] - prices.x.sum(axis=0))
-        part = self._half.sum(axis=1)
-        level = kept * (1.0 - part)
+        level = kept * (1.0 - self._half_sums)
         both = np.column_stack([right - kept * (self._half @ self._short(x)), level])
         t, slope = cho_solve(self._system, both, check_finite=False).T
         x = self._spectrum.divide(x, 0.5, 2.0 * self._on_x)
-        sums = self._rest.sum() + kept @ t + x.sum() - (kept * t) @ part
-        slopes = kept @ slope - (kept * slope) @ part + self._level.sum()
+        sums = self._rest.sum() + kept @ t + x.sum() - (kept * t) @ self._half_sums
+        slopes = kept @ slope - (kept * slope) @ self._half_sums + self._level.sum()
         beta = sums / slopes
         self._t = t - beta * slope
         self._x = x - self._short(kept * self._t) @ self._half - beta * self._level
