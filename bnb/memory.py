@@ -1,4 +1,4 @@
-"""How much memory the process has resident now, in whatever way the system tells."""
+"""How much memory the process has resident now, and how it treats what is freed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 _MIB = 1024.0**2
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt
 
 
 def resident_mib() -> float | None:
@@ -21,6 +22,22 @@ def resident_mib() -> float | None:
         return pages * os.sysconf("SC_PAGE_SIZE") / _MIB
     except (OSError, AttributeError, ValueError, IndexError):
         return None
+
+
+def keep_freed() -> None:
+    """Let the C library keep freed memory for later, as it does unless it is told otherwise.
+
+    dask tells it so, for all processes that begin after a cluster of this machine: then every
+    temporary array is memory that the system has to clear, which may take half of the time.
+    """
+    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
+        return
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):  # another C library
+        return
+    mallopt(_MMAP_THRESHOLD, 32 * 2**20)  # what it comes to by itself
+    mallopt(_TRIM_THRESHOLD, 64 * 2**20)
 
 
 class _TaskInfo(ctypes.Structure):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -179,6 +180,13 @@ class Contender(NamedTuple):
     settled: float
 
 
+class Turn(NamedTuple):
+    """The tree that a worker takes, and after how many seconds it comes back at the latest."""
+
+    name: str
+    seconds: float = math.inf
+
+
 class Contest(ABC):
     """Several trees of the whole problem, of which one is the search's and others go on beside it.
 
@@ -198,7 +206,7 @@ class Contest(ABC):
         """The trees there are at the beginning; of the leader's only the time counts."""
 
     @abstractmethod
-    def next(self, standing: Mapping[str, Standing], cutoff: float) -> str:
+    def next(self, standing: Mapping[str, Standing], cutoff: float) -> Turn:
         """Which tree to go on with, which may be a new one; the leader may change."""
 
     @abstractmethod
@@ -273,8 +281,8 @@ class Problem(ABC):
         """A user's solution in the problem's own terms: the inverse of `present`."""
         return x
 
-    def contest(self) -> Contest | None:
-        """How to choose between several trees of the problem, where there are several."""
+    def contest(self, workers: int) -> Contest | None:
+        """How so many workers choose between several trees of the problem, where there are."""
         return None
 
     def notes(self) -> Any:

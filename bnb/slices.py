@@ -177,6 +177,7 @@ forget = _shelf.forget
 
 def keep(key: str, problem: bytes) -> None:
     """Let this process have the problem, ready to be searched."""
+    memory.keep_freed()
     _shelf.put(key, problem)
     _shelf.give_back(key, unpack_problem(problem))
 

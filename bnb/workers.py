@@ -21,7 +21,7 @@ from . import slices
 from .branching import PseudoCost
 from .options import Options
 from .packing import dump, pack, pack_problem
-from .problem import Child, Contest, Problem, Standing
+from .problem import Child, Contest, Problem, Standing, Turn
 from .processes import Processes
 from .queue import Tree
 from .result import Reason, Result
@@ -140,8 +140,8 @@ class ParallelSearch(Search):
             ]
         except Exception as error:
             return self._give_up(error)
-        self._open_contest()
         self._go_on_until(ready)
+        self._open_contest()
         while self.tree.open and not self._finished() and self.failures < self._most_failures:
             self._hand_out()
             for future in wait(self.flying, timeout=0.1, return_when=FIRST_COMPLETED).done:
@@ -154,11 +154,9 @@ class ParallelSearch(Search):
 
     def _go_on_until(self, ready: list[Future[None]]) -> None:
         """Search on while workers get ready."""
-        begin = time.monotonic()
         while self._goes_on() and not all(future.done() for future in ready):
             self._step()
             self._report()
-        self.spent[self._leader] += time.monotonic() - begin
 
     @property
     def _most_failures(self) -> int:
@@ -168,7 +166,7 @@ class ParallelSearch(Search):
 
     def _open_contest(self) -> None:
         """Give every tree of the problem its place."""
-        self.contest = self.problem.contest()
+        self.contest = self.problem.contest(self.parts)
         self.trees, self.spent = {self._leader: self.tree}, {self._leader: 0.0}
         if self.contest is None:
             return
@@ -183,10 +181,10 @@ class ParallelSearch(Search):
     def _leader(self) -> str:
         return "" if self.contest is None else self.contest.leader
 
-    def _next_tree(self) -> str:
+    def _next_turn(self) -> Turn:
         """Which tree a worker should go on with; the best becomes that of the search."""
         if self.contest is None:
-            return ""
+            return Turn("")
         out = dict.fromkeys(self.trees, 0.0)
         for flight in self.flying.values():
             out[flight.name] += flight.part.seconds
@@ -194,14 +192,14 @@ class ParallelSearch(Search):
             name: Standing(tree.bound(), self.spent[name], tree.open, out[name])
             for name, tree in self.trees.items()
         }
-        name = self.contest.next(standing, self.cutoff)
+        turn = self.contest.next(standing, self.cutoff)
         leading = self.trees[self.contest.leader]
         if leading is not self.tree:
             self.tree, leading.root_bound = leading, leading.bound()
-        if name not in self.trees:
-            self.trees[name], self.spent[name] = Tree(self.options.selection), 0.0
-            self._plant(self.trees[name], [Child(self.problem.root(), -math.inf)])
-        return name if self.trees[name].queue else self.contest.leader
+        if turn.name not in self.trees:
+            self.trees[turn.name], self.spent[turn.name] = Tree(self.options.selection), 0.0
+            self._plant(self.trees[turn.name], [Child(self.problem.root(), -math.inf)])
+        return turn if self.trees[turn.name].queue else Turn(self.contest.leader)
 
     # -- out and in -------------------------------------------------------------------------
 
@@ -211,15 +209,16 @@ class ParallelSearch(Search):
             return
         starved = False
         for idle in range(self.parts - len(self.flying), 0, -1):
-            name = self._next_tree()
+            turn = self._next_turn()
             left = self._nodes_left()
-            queue = self.trees[name].queue
+            queue = self.trees[turn.name].queue
             if not queue or left <= 0:
                 starved = True
                 break
             share = math.ceil(len(queue) / idle)
-            count = max(1, min(share, math.ceil(self.rate * self.span)))
-            flight = self._flight(name, count, max(left / idle, 1.0))
+            seconds = min(self.span, turn.seconds)
+            count = max(1, min(share, math.ceil(self.rate * seconds)))
+            flight = self._flight(turn.name, count, seconds, max(left / idle, 1.0))
             if not self._submit(flight):
                 break
         grow = 0.5 if starved and self.flying else 1.2
@@ -232,7 +231,7 @@ class ParallelSearch(Search):
         out = sum(flight.part.options.node_limit or 0 for flight in self.flying.values())
         return limit - self.nodes - out
 
-    def _flight(self, name: str, count: int, node_limit: float) -> _Flight:
+    def _flight(self, name: str, count: int, seconds: float, node_limit: float) -> _Flight:
         tree = self.trees[name]
         nodes = [pack(tree.queue.pop()) for _ in range(count)]
         tree.away.update((node.number, node) for node in nodes)
@@ -248,7 +247,7 @@ class ParallelSearch(Search):
         pseudocosts = self.rule.state() if isinstance(self.rule, PseudoCost) else []
         notes = None if self.contest is None else self.contest.notes(name)
         part = Slice(
-            self.key, None, notes, options, nodes, known, self.created, pseudocosts, self.span
+            self.key, None, notes, options, nodes, known, self.created, pseudocosts, seconds
         )
         return _Flight(part, name, tree)
 

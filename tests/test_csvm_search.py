@@ -379,7 +379,7 @@ def test_a_contest_decides_who_goes_on(monkeypatch):
         problem.evaluate(problem.root(), goal)  # so that some work is done
         turns.clear()
         if contested:
-            problem.contest()
+            problem.contest(2)
         problem.evaluate(problem.root(), goal)
         assert bool(turns) is not contested
 

@@ -130,7 +130,7 @@ def test_data_that_cannot_be_compared_are_refused_with_a_way_out(tmp_path):
 def test_digests_tell_data_apart_and_repeat_in_another_process():
     values = [None, 0, 0.0, False, "0", b"0", [0], (0,), [[0], []], [[], [0]], {0}, {0: 0},
               np.zeros(1), np.zeros((1, 1)), np.zeros(1, int), sp.csr_matrix([[0.0, 1.0]]),
-              sp.csr_matrix([[1.0, 0.0]]), np.array([None]), int, float, support_qp()._links]
+              sp.csr_matrix([[1.0, 0.0]]), np.array([None]), int, float, support_qp().rules.links]
     digests = [digest(value) for value in values]
     assert len(set(digests)) == len(values)
     assert digest(sp.csc_matrix([[0.0, 1.0]])) == digest(sp.csr_matrix([[0.0, 1.0]]))

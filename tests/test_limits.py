@@ -1,5 +1,6 @@
 """Limits are kept, interruptions answered and damage reported, whatever a problem is doing."""
 
+import ctypes
 import json
 import math
 import os
@@ -23,6 +24,7 @@ from bnb.memory import resident_mib
 from csvm.search import CSVMProblem, Instance, compiled
 from relaxations.patience import Patience
 
+ROOT = Path(__file__).parents[1]
 SLACK = 1.5
 """Seconds over a limit that a loaded machine is forgiven; the cases below took 5 or more."""
 
@@ -174,6 +176,26 @@ def test_probes_end_with_the_time_limit():
 
 
 # -- memory and systems ---------------------------------------------------------------------
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"),
+    reason="not the GNU C library",
+)
+def test_workers_keep_freed_memory_where_dask_would_have_it_given_back():
+    code = ("import resource, sys, numpy as np\n"
+            "from bnb.memory import keep_freed\n"
+            "if sys.argv[1] == 'keep': keep_freed()\n"
+            "before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+            "for _ in range(200): np.ones(100_000)\n"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)")
+    faults = {
+        what: int(subprocess.run(
+            [sys.executable, "-c", code, what], capture_output=True, text=True, check=True,
+            env={**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536"}, cwd=ROOT,
+        ).stdout) for what in ("keep", "not")
+    }
+    assert 10 * faults["keep"] < faults["not"]
 
 
 def test_memory_limit_is_about_what_is_resident_now():

@@ -47,7 +47,7 @@ def test_a_local_search_ends_where_no_swap_helps(seed):
     P, q, problem = portfolio(seed, n=12, k=4)
     x = np.zeros(12)
     x[:4] = 0.25
-    found = problem.local_search(problem.accept(x), Goal())
+    found = problem.rules.local_search(problem.accept(x), Goal())
     objective, violation = problem.check(found)
     assert violation <= 1e-8 and objective <= problem.check(problem.accept(x))[0] + 1e-12
     support = np.flatnonzero(problem.present(found))
@@ -64,7 +64,7 @@ def test_the_search_stops_when_time_is_up():
     _, _, problem = portfolio(0, n=12, k=4)
     x = np.zeros(12)
     x[:4] = 0.25
-    found = problem.local_search(problem.accept(x), Goal(deadline=-1.0))
+    found = problem.rules.local_search(problem.accept(x), Goal(deadline=-1.0))
     assert problem.check(found)[1] <= 1e-8
 
 
@@ -86,7 +86,7 @@ def test_a_box_without_room():
 def test_large_supports_are_left_to_others():
     n = 80
     assert bnb.SupportQP(np.eye(n), -np.ones(n), 70, np.ones((1, n)), [1.0], [1.0], lb=0.0,
-                         ub=1.0).local_search is None
+                         ub=1.0).rules.local_search is None
 
 
 def test_what_the_root_takes_out_counts_in_the_bound(tmp_path):

@@ -26,13 +26,16 @@ from test_engine import Blind, Toy, hard_miqp
 import bnb
 import csvm
 from bnb import Reason, Status, WorkerWarning, checkpoint
+from bnb.problem import Goal, Standing, Turn
 from bnb.processes import Processes
 from bnb.subset import BestSubset
 from csvm.__main__ import main
 from csvm.jobs import workers
 from csvm.search import CSVMProblem
 from csvm.search.contest import Searches
-from csvm.search.settings import Chance, Settings
+from csvm.search.rival import Plan
+from csvm.search.settings import SECOND, Chance, Settings
+from relaxations.patience import FOR_EVER
 
 ROOT = Path(__file__).parents[1]
 needs_signals = pytest.mark.skipif(
@@ -188,13 +191,13 @@ def test_searches_that_take_over_side_by_side(seed, two_workers, monkeypatch):
     monkeypatch.setattr("bnb.workers._SHORTEST", 1e-6)
     monkeypatch.setattr("bnb.workers._LONGEST", 1e-6)
     leaders = []
-    end = Searches._end_turn
+    end = Searches._end
 
     def watch(self, *arguments):
         end(self, *arguments)
         leaders.append(self.leader)
 
-    monkeypatch.setattr(Searches, "_end_turn", watch)
+    monkeypatch.setattr(Searches, "_end", watch)
     truth = bnb.solve(
         CSVMProblem(harder_instance(seed), settings=SEARCHES["base"]), branching="first", gap=1e-6
     )
@@ -207,6 +210,27 @@ def test_searches_that_take_over_side_by_side(seed, two_workers, monkeypatch):
         assert result.objective == pytest.approx(truth.objective, rel=3e-6)
         assert max(result.bound, result.root_bound) <= truth.objective * (1 + 1e-9)
     assert leaders
+
+
+def test_a_rival_takes_no_longer_than_its_effort_and_looks_for_no_classifiers():
+    plan = Plan("convex", Settings(chances=(Chance(SECOND, 0.5, ("drop",), 0.5),)))
+    contest = Searches(plan, 0.0, {"convex", "drop"}, workers=4)
+    standing = {"convex": Standing(0.0, 2.0, 9), "drop": Standing(0.0, 0.0, 1)}
+    assert contest.next(standing, 1.0) == Turn("drop", 0.5)
+    standing["drop"] = Standing(0.0, 0.2, 5, out=0.1)
+    assert contest.next(standing, 1.0) == Turn("drop", pytest.approx(0.2))
+    standing["drop"] = Standing(0.0, 0.2, 5, out=0.3)
+    assert contest.next(standing, 1.0) == Turn("convex")
+    assert [contest.notes(name)["part"] for name in ("convex", "drop")] == [0.25, 0.0]
+    problem = CSVMProblem(harder_instance(1))
+    value, x = problem.finder.sweep(FOR_EVER)
+    goal, spent = Goal(incumbent=x, objective=value), problem.finder.operations
+    problem.recall(contest.notes("drop"))
+    assert problem.finder.improve(goal, 0.0, 100.0 * spent) == []
+    assert problem.finder.operations == spent
+    problem.recall(contest.notes("convex"))
+    problem.finder.improve(goal, 0.0, 100.0 * spent)
+    assert problem.finder.operations > spent
 
 
 @pytest.mark.parametrize("selection", ["best", "depth", "hybrid"])

@@ -44,7 +44,7 @@ class Heuristics:
         if goal.incumbent is not None:
             self.best, self.best_x = goal.objective, goal.incumbent
         found = self.round(x, goal)
-        if self.best_x is not None and self._problem.local_search is not None:
+        if self.best_x is not None and self._problem.rules.local_search is not None:
             return found + self.swap(goal)
         return found + self._dive(x, goal)
 
@@ -133,7 +133,7 @@ class Heuristics:
         """Local search around the best point with switches: turn one on, or exchange one that is
         on for one off, first those that promise most."""
         found: Found = []
-        search = self._problem.local_search
+        search = self._problem.rules.local_search
         if self.best_x is not None and search is not None:
             if self.best_x is not self._searched:
                 self._keep("L", search(self.best_x, goal), found)

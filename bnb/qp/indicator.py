@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from .. import validation
 from ..chains import Chains
 from ..problem import Candidate, Child, Evaluation, Goal
 from .miqp import MIQP, Box
+from .propagation import Propagator
+from .rules import Rules
 
 _HOLDS = 1e-9
 _SPARE, _TRIALS = 2.0, 24  # trials as a multiple of what a split needs, and at most
@@ -104,37 +106,7 @@ class IndicatorQP(MIQP):
             binary=np.arange(n + m, n + 2 * m),
             constant=constant,
         )
-        self._n = n
-        self._s = np.arange(n, n + m)
-        self._z = np.arange(n + m, n + 2 * m)
-        self._G, self._b = rows, b
-        self._counts, self._needs = counts, needs
-
-    def propagate(self, lb: np.ndarray, ub: np.ndarray, rounds: int = 10) -> bool:
-        """Rows and budgets; then an enforced row has a non-negative slack, and a hopeless one
-        is given up."""
-        s, z = self._s, self._z
-        enforced = lb[z] > 0.5
-        lb[s[enforced]] = np.maximum(lb[s[enforced]], 0.0)
-        ub[z[ub[s] < -1e-6]] = 0.0
-        if np.any(lb > ub) or not super().propagate(lb, ub, rounds):
-            return False
-        enforced = lb[z] > 0.5
-        lb[s[enforced]] = np.maximum(lb[s[enforced]], 0.0)
-        return bool(np.all(lb <= ub))
-
-    def check(self, x: np.ndarray) -> tuple[float, float]:
-        """As for `MIQP`, and every row counted as holding must hold."""
-        objective, violation = super().check(x)
-        if np.isfinite(violation):
-            claimed = x[self._z] > 0.5
-            slack = (self._G @ x[: self._n] - self._b) / np.maximum(1.0, np.abs(self._b))
-            violation = max(violation, float((-slack[claimed]).max(initial=0.0)))
-        return objective, violation
-
-    def _recession(self, patience: Patience) -> bool:
-        """Not known: enforced rows, which are not rows of A, may stop the fall."""
-        return False
+        self.rules: IndicatorRules = IndicatorRules(n, rows, b, counts, needs)
 
     # -- the search -------------------------------------------------------------------------
 
@@ -145,7 +117,7 @@ class IndicatorQP(MIQP):
             box: Box = found.data
             trials = self._try(box, goal)
             refuted = [j for j, trial in trials.items() if trial.bound >= goal.cutoff]
-            box.ub[self._z[refuted]] = 0.0
+            box.ub[self.rules.z[refuted]] = 0.0
             if refuted:
                 found.removed = min(found.removed, goal.cutoff)
             if not (refuted and self._decides(box)):
@@ -161,19 +133,20 @@ class IndicatorQP(MIQP):
 
     def _decides(self, box: Box) -> bool:
         """Whether what is left of the budgets enforces a row, or is overdrawn, or all is said."""
-        lb, ub = box.lb.copy(), box.ub.copy()
-        return (not self.propagate(lb, ub) or bool(np.any(lb[self._z] != box.lb[self._z]))
+        lb, ub, z = box.lb.copy(), box.ub.copy(), self.rules.z
+        return (not self.propagate(lb, ub) or bool(np.any(lb[z] != box.lb[z]))
                 or self._is_leaf(lb, ub))
 
     def _chains(self, box: Box) -> Chains:
-        may = box.ub[self._z] > 0.5
-        return Chains(self._counts, self._counts @ may - self._needs)
+        rules = self.rules
+        return Chains(rules.counts, rules.counts @ (box.ub[rules.z] > 0.5) - rules.needs)
 
     def _open(self, box: Box) -> tuple[np.ndarray, np.ndarray]:
         """Rows that nothing is decided about, the most violated first, and their slacks."""
         assert box.warm is not None
-        rows = np.flatnonzero(box.lb[self._z] < box.ub[self._z])
-        slack = self._G[rows] @ box.warm[0][: self._n] - self._b[rows]
+        z = self.rules.z
+        rows = np.flatnonzero(box.lb[z] < box.ub[z])
+        slack = self.rules.slacks(box.warm[0])[rows]
         order = np.argsort(slack, kind="stable")
         return rows[order], slack[order]
 
@@ -185,7 +158,7 @@ class IndicatorQP(MIQP):
             if goal.expired():
                 break
             part = Box(box.lb.copy(), box.ub.copy(), box.warm)
-            part.lb[self._z[j]] = 1.0
+            part.lb[self.rules.z[j]] = 1.0
             if not self.propagate(part.lb, part.ub, rounds=1):
                 trials[j] = Child(part, np.inf)
                 continue
@@ -198,20 +171,20 @@ class IndicatorQP(MIQP):
         self, box: Box, bound: float, trials: dict[int, Child], goal: Goal
     ) -> list[Child]:
         """By a chain of rows of which some is the first that is not given up."""
-        chains = self._chains(box)
-        bounds = {j: trial.bound for j, trial in trials.items() if box.ub[self._z[j]] > 0.5}
+        chains, z = self._chains(box), self.rules.z
+        bounds = {j: trial.bound for j, trial in trials.items() if box.ub[z[j]] > 0.5}
         chain = chains.best(bounds, bound, goal.cutoff, _SHARPNESS, _DECAY)
         chain = chain or [int(self._open(box)[0][0])]
         children = []
         for i, j in enumerate(chain):
             warm = trials[j].state.warm if j in trials else box.warm
             child = Box(box.lb.copy(), box.ub.copy(), warm)
-            child.ub[self._z[chain[:i]]] = 0.0
-            child.lb[self._z[j]] = 1.0
+            child.ub[z[chain[:i]]] = 0.0
+            child.lb[z[j]] = 1.0
             children.append(Child(child, max(bound, bounds.get(j, bound))))
         if not chains.overdrawn(np.array(chain)).size:
             child = Box(box.lb.copy(), box.ub.copy(), box.warm)
-            child.ub[self._z[chain]] = 0.0
+            child.ub[z[chain]] = 0.0
             children.append(Child(child, bound))
         return children
 
@@ -222,37 +195,78 @@ class IndicatorQP(MIQP):
         children: list[Child] = evaluation.data
         return children
 
-    def fix_and_propagate(
-        self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, patience: Patience
+
+@dataclass(frozen=True)
+class IndicatorRules(Rules):
+    """x is followed by the slacks s = Gx − b and by binaries z with z_j = 1 ⇒ s_j ≥ 0.
+
+    Parameters
+    ----------
+    n : int
+        How many x there are.
+    G, b : sparse matrix (m, n), ndarray (m,)
+    counts, needs : ndarray (groups, m), (groups,)
+        counts @ z ≥ needs.
+    """
+
+    G: sp.csr_matrix
+    b: np.ndarray
+    counts: np.ndarray
+    needs: np.ndarray
+
+    rows_say_all = False  # enforced rows, which are not rows of A, may stop a fall
+
+    @property
+    def s(self) -> np.ndarray:
+        """Positions of the slacks."""
+        return np.arange(self.n, self.n + len(self.b))
+
+    @property
+    def z(self) -> np.ndarray:
+        """Positions of the binaries."""
+        return self.s + len(self.b)
+
+    def slacks(self, x: np.ndarray) -> np.ndarray:
+        """What the rows have in hand at a point."""
+        return self.G @ x[: self.n] - self.b
+
+    def extend(self, x: np.ndarray) -> np.ndarray:
+        """Slacks and binaries that go with x."""
+        slack = self.slacks(x)
+        return np.concatenate([x, slack, (slack >= -_HOLDS).astype(float)])
+
+    def violation(self, x: np.ndarray) -> float:
+        """Every row counted as holding must hold."""
+        claimed = x[self.z] > 0.5
+        slack = self.slacks(x) / np.maximum(1.0, np.abs(self.b))
+        return float((-slack[claimed]).max(initial=0.0))
+
+    def tighten(self, lb: np.ndarray, ub: np.ndarray) -> bool:
+        """An enforced row has a non-negative slack, and a hopeless one is given up."""
+        s, z = self.s, self.z
+        enforced = s[lb[z] > 0.5]
+        lb[enforced] = np.maximum(lb[enforced], 0.0)
+        ub[z[ub[s] < -1e-6]] = 0.0
+        return bool(np.all(lb <= ub))
+
+    def fix(
+        self, rows: Propagator, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, patience: Patience
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Claim the rows that hold best until every group is satisfied; give up the others."""
-        slack = self._G @ x[: self._n] - self._b
-        scores = np.where(ub[self._z] > 0.5, slack, -np.inf)
-        chosen = lb[self._z] > 0.5
-        have = self._counts @ chosen
+        z, slack = self.z, self.slacks(x)
+        scores = np.where(ub[z] > 0.5, slack, -np.inf)
+        chosen = lb[z] > 0.5
+        have = self.counts @ chosen
         for j in np.argsort(-scores, kind="stable"):
             if chosen[j] or scores[j] == -np.inf:
                 continue
-            short = have < self._needs - 1e-9
-            if slack[j] >= 0.0 or np.any(self._counts[short, j] > 0.0):
+            short = have < self.needs - 1e-9
+            if slack[j] >= 0.0 or np.any(self.counts[short, j] > 0.0):
                 chosen[j] = True
-                have += self._counts[:, j]
+                have += self.counts[:, j]
         new_lb, new_ub = lb.copy(), ub.copy()
-        new_lb[self._z] = new_ub[self._z] = chosen.astype(float)
-        if np.any(new_lb > ub) or np.any(new_ub < lb):
-            return None
-        return (new_lb, new_ub) if self.propagate(new_lb, new_ub) else None
-
-    def present(self, x: np.ndarray) -> np.ndarray:
-        """x without slacks and binaries."""
-        return x[: self._n]
-
-    def accept(self, x: np.ndarray) -> np.ndarray:
-        """Slacks and binaries that go with x."""
-        if np.shape(x) != (self._n,):
-            raise ValueError(f"a solution must have shape ({self._n},), got {np.shape(x)}")
-        slack = self._G @ x - self._b
-        return np.concatenate([x, slack, (slack >= -_HOLDS).astype(float)])
+        new_lb[z] = new_ub[z] = chosen.astype(float)
+        return None if np.any(new_lb > ub) or np.any(new_ub < lb) else (new_lb, new_ub)
 
 
 def _count_rows(

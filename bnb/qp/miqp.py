@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,12 +26,12 @@ from ..engine import solve
 from ..options import STOP
 from ..problem import Candidate, Child, Evaluation, Goal, Problem, UnboundedError
 from ..result import Result, Status
-from ..subset.search import SubsetSearch
 from . import heuristics
 from .lattice import LatticeSearch
 from .model import Model
 from .propagation import Propagator
 from .recession import falls_forever
+from .rules import Delegate, Rules
 from .strengthen import Strengthener, free_curvature
 from .structure import find_structure, round_rows, tighten_coefficients
 
@@ -41,9 +41,6 @@ _DOUBT = 1e-9  # share of an objective that its rounding error may take unnotice
 _WHOLE = 2.0**53  # beyond this floats do not hold all integers, and nothing can be split
 
 _NARROW, _MANY = 3.0, 60  # a lattice is for boxes at least that wide, with so many variables
-
-Delegate = LatticeSearch | SubsetSearch
-"""Searches that can do without relaxations of their own problem."""
 
 Warm = tuple[np.ndarray, np.ndarray]
 """A point and row multipliers to start a relaxation from."""
@@ -129,6 +126,7 @@ class MIQP(Problem):
         self.lb[self.binary] = np.maximum(self.lb[self.binary], 0.0)
         self.ub[self.binary] = np.minimum(self.ub[self.binary], 1.0)
         self.constant = float(validation.vector("constant", constant, 1)[0])
+        self.rules = Rules(n)
         self._box: Box | None = None
         self._pairs = Pairs.none()
         self._plain_qp: QP | None = None
@@ -170,7 +168,8 @@ class MIQP(Problem):
             for part in (over[np.isfinite(high)], under[np.isfinite(low)]):
                 violation = max(violation, float(part.max(initial=0.0)))
         whole = x[self.is_integer]
-        violation = max(violation, float(np.abs(whole - np.round(whole)).max(initial=0.0)))
+        violation = max(violation, float(np.abs(whole - np.round(whole)).max(initial=0.0)),
+                        self.rules.violation(x))
         objective = 0.5 * float(x @ (self.P @ x)) + float(self.q @ x) + self.constant
         size = np.abs(x)
         terms = 0.5 * float(size @ (abs(self.P) @ size)) + float(np.abs(self.q) @ size)
@@ -183,11 +182,15 @@ class MIQP(Problem):
             f"({int(self.is_integer.sum())} integer), {self.A.shape[0]} rows"
         )
 
+    def present(self, x: np.ndarray) -> np.ndarray:
+        """The variables that the user knows."""
+        return x[: self.rules.n]
+
     def accept(self, x: np.ndarray) -> np.ndarray:
-        """A solution as it is, if its shape is right."""
-        if np.shape(x) != self.q.shape:
-            raise ValueError(f"a solution must have shape {self.q.shape}, got {np.shape(x)}")
-        return x
+        """A user's solution, if its shape is right, with the variables that go with it."""
+        if np.shape(x) != (self.rules.n,):
+            raise ValueError(f"a solution must have shape ({self.rules.n},), got {np.shape(x)}")
+        return self.rules.extend(x)
 
     # -- presolve ---------------------------------------------------------------------------
 
@@ -198,9 +201,10 @@ class MIQP(Problem):
         self._plain = self._reduced = self._strong = self._strong_qp = self._delegate = None
         self._removed = np.inf
         self.evaluations = 0
-        taken = self._take_over(goal)
+        taken = self.rules.delegate(self, goal) or self._as_lattice(goal)
         if taken is not None:
-            return taken
+            self._delegate, first = taken
+            return first
         if not self._presolve(goal.patience):
             return Evaluation(np.inf)
         assert self._box is not None and self._plain_qp is not None
@@ -209,23 +213,20 @@ class MIQP(Problem):
             return self._unbounded_or_infeasible(goal)
         self._bottomless = falls is None
         begin = time.perf_counter()
-        first = self.plain.solve(
+        root = self.plain.solve(
             self._box.lb, self._box.ub, slack=self._slack(goal, np.inf), patience=goal.patience
         )
         self._seconds += time.perf_counter() - begin
-        if first.bound == np.inf:
+        if root.bound == np.inf:
             return Evaluation(np.inf)
-        self._box.warm = (first.x, first.y)
+        self._box.warm = (root.x, root.y)
         finder = heuristics.Heuristics(self)
-        solutions = finder.at_root(first.x, goal)
-        bound = self._strengthen(first, finder, solutions, goal)
+        solutions = finder.at_root(root.x, goal)
+        bound = self._strengthen(root, finder, solutions, goal)
         return Evaluation(min(bound, self._removed), solutions, seconds=self._seconds)
 
-    def _take_over(self, goal: Goal) -> Evaluation | None:
-        """Let a search for this structure do the work, if there is one; None if not.
-
-        Integers alone, without rows, in a box around the minimum: a lattice.
-        """
+    def _as_lattice(self, goal: Goal) -> tuple[Delegate, Evaluation] | None:
+        """Integers alone, without rows, in a box around the minimum are a lattice."""
         if self.A.shape[0] or not self.is_integer.all() or np.any(self.ub - self.lb < _NARROW):
             return None
         if len(self.q) > _MANY:
@@ -241,8 +242,7 @@ class MIQP(Problem):
         objective = min(goal.objective, self.check(start)[0])
         if not lattice.pays(replace(goal, objective=objective)):
             return None
-        self._delegate = lattice
-        return Evaluation(lattice.least, [("R", start)])
+        return lattice, Evaluation(lattice.least, [("R", start)])
 
     def _presolve(self, patience: Patience) -> bool:
         """Tighten bounds and coefficients and find switches; False if proven infeasible."""
@@ -256,22 +256,27 @@ class MIQP(Problem):
         if not patience.run(lambda: self.propagate(lb, ub, rounds=50), 50.0 * self.A.nnz):
             return False
         self._box = Box(lb, ub)
-        switchable = self.is_integer & (lb >= 0) & (ub <= 1)
-        A, u, self._pairs, self._rows = self._structure(l, u, lb, ub, switchable)
+        A, u = self._find_switches(l, u)
         square = free_curvature(self.P, (lb < -_WIDE) | (ub > _WIDE), patience)
         self._plain_qp = QP(
             self.P - sp.diags(2.0 * square), self.q, A, l, u, square, constant=self.constant
         )
         return True
 
-    def _structure(
-        self, l: np.ndarray, u: np.ndarray, lb: np.ndarray, ub: np.ndarray,  # noqa: E741
-        switchable: np.ndarray,
-    ) -> tuple[sp.csr_matrix, np.ndarray, Pairs, np.ndarray]:
-        """Tightened rows and their upper ends, the switches, and the rows that these leave."""
+    def _find_switches(
+        self, l: np.ndarray, u: np.ndarray  # noqa: E741
+    ) -> tuple[sp.csr_matrix, np.ndarray]:
+        """Set the switches and the rows that these leave; returns tightened rows."""
+        lb, ub = self._presolved().lb, self._presolved().ub
+        known = self.rules.switches(lb, ub)
+        if known is not None:
+            self._pairs, self._rows = known
+            return self.A, u
+        switchable = self.is_integer & (lb >= 0) & (ub <= 1)
         A, u = tighten_coefficients(self.A, l, u, lb, ub, switchable)
         found = find_structure(A, l, u, lb, ub, switchable, self.is_integer)
-        return A, u, found.pairs, found.rows
+        self._pairs, self._rows = found.pairs, found.rows
+        return A, u
 
     def _strengthen(
         self, first: Solution, finder: heuristics.Heuristics,
@@ -294,7 +299,7 @@ class MIQP(Problem):
                     best = self._try_relaxation(qp, scale, best, finder, goal)
                 if best is not last:
                     solutions += finder.round(best.x, goal)
-                if self.local_search is not None:
+                if self.rules.local_search is not None:
                     solutions += finder.swap(goal)
                 elif point is not None:
                     solutions += finder.round(point, goal)
@@ -361,7 +366,8 @@ class MIQP(Problem):
         None if it does so up to rounding only.
         """
         box = self._presolved()
-        if np.all(np.isfinite(box.lb) & np.isfinite(box.ub)):
+        bounded = np.all(np.isfinite(box.lb) & np.isfinite(box.ub))
+        if bounded or not self.rules.rows_say_all:
             return False
         endless = np.flatnonzero(np.isinf(box.lb) | np.isinf(box.ub))
         if validation.eigenvalues_exceed(self.P, endless, 1e-8 * float(abs(self.P).max())):
@@ -495,26 +501,23 @@ class MIQP(Problem):
 
     def propagate(self, lb: np.ndarray, ub: np.ndarray, rounds: int = 10) -> bool:
         """Tighten bounds in place; False if there is surely no feasible point."""
-        return self._propagator.tighten(lb, ub, rounds)
+        rules = self.rules
+        return (rules.tighten(lb, ub) and self._propagator.tighten(lb, ub, rounds)
+                and rules.tighten(lb, ub))
 
     def fix_and_propagate(
         self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, patience: Patience
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Bounds with every integer fixed near x, or None if that failed."""
-        fixed = self._propagator.fix(x, lb, ub, patience)
-        # The rows are not all that a subclass knows.
+        fixed = self.rules.fix(self._propagator, x, lb, ub, patience)
         return fixed if fixed is not None and self.propagate(*fixed) else None
 
     def snap(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> np.ndarray:
         """Round what must be whole and clip to the bounds."""
         x = np.clip(x, lb, ub)
         x[self.is_integer] = np.round(x[self.is_integer])
+        self.rules.snap(x)
         return x
-
-    @property
-    def local_search(self) -> Callable[[np.ndarray, Goal], np.ndarray] | None:
-        """Looks for a better solution near one; None if there is no search for this structure."""
-        return None
 
     def links(self) -> Pairs:
         """Which binaries switch which variables on and off."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..problem import Evaluation, Goal
 from ..subset.data import SubsetData
 from ..subset.search import SubsetSearch
 from .miqp import MIQP
+from .rules import Delegate, Rules
 from .swaps import Swaps
 
 
@@ -56,8 +58,6 @@ class SupportQP(MIQP):
     array([1., 2., 0.])
     """
 
-    scratch = MIQP.scratch | {"_subset", "_swaps"}
-
     def __init__(
         self,
         P: Any,
@@ -88,8 +88,6 @@ class SupportQP(MIQP):
         above = validation.vector("u", u, rows.shape[0], np.inf, infinite=True)
         pick = sp.csr_matrix((np.ones(m), (np.arange(m), selectable)), shape=(m, n))
         floor, ceiling = low[selectable], high[selectable]
-        self.selectable = selectable
-        self._n = n
         blocks = [
             sp.hstack([rows, sp.csr_matrix((rows.shape[0], m))]),
             sp.hstack([sp.csr_matrix((1, n)), np.ones((1, m))]),
@@ -97,7 +95,6 @@ class SupportQP(MIQP):
             _link(pick, floor),
         ]
         tops, bottoms = int(np.isfinite(ceiling).sum()), int(np.isfinite(floor).sum())
-        self._least = int(k) if exactly else 0
         least = float(k) if exactly else -np.inf
         low[selectable], high[selectable] = np.minimum(floor, 0.0), np.maximum(ceiling, 0.0)
         super().__init__(
@@ -111,73 +108,67 @@ class SupportQP(MIQP):
             binary=np.arange(n, n + m),
             constant=constant,
         )
-        self._given = rows.shape[0]  # then comes the count, then the links
-        self._links = Pairs(selectable, np.arange(n, n + m), floor, ceiling, np.zeros(m))
-        self._refuse_unbounded(floor, ceiling)
-        self._subset = self._best_subset(int(k)) if rows.shape[0] == 0 else None
+        self._refuse_unbounded(n, floor, ceiling)
+        switches = Pairs(selectable, np.arange(n, n + m), floor, ceiling, np.zeros(m))
+        bounds = self.lb[:n].copy(), self.ub[:n].copy()
+        bounds[0][selectable], bounds[1][selectable] = floor, ceiling
         always = np.ones(n, dtype=bool)
         always[selectable] = False
-        self._swaps = Swaps.of(
-            self.P[:n, :n], self.q[:n], rows, below, above, *self._selected_bounds(), always,
-            int(k),
-        )
+        swaps = Swaps.of(self.P[:n, :n], self.q[:n], rows, below, above, *bounds, always, int(k))
+        self.rules = SupportRules(n, switches, int(k), exactly, rows.shape[0], swaps)
 
-    def _best_subset(self, k: int) -> SubsetSearch | None:
-        """The problem without its bounds; None where P is singular up to rounding."""
-        n = self._n
-        data = SubsetData.from_quadratic(
-            0.5 * self.P[:n, :n].toarray(), -0.5 * self.q[:n], self.constant
-        )
-        always = np.setdiff1d(np.arange(n), self.selectable)
-        return None if data is None else SubsetSearch(data, k, always)
-
-    def _refuse_unbounded(self, floor: np.ndarray, ceiling: np.ndarray) -> None:
-        infinite = ~(np.isfinite(floor) & np.isfinite(ceiling))
-        if not infinite.any():
+    def _refuse_unbounded(self, n: int, floor: np.ndarray, ceiling: np.ndarray) -> None:
+        if np.all(np.isfinite(floor) & np.isfinite(ceiling)):
             return
-        block = self.P[: self._n, : self._n]
+        block = self.P[:n, :n]
         tiny = 1e-10 * float(abs(block).max())
-        if not validation.eigenvalues_exceed(block, np.arange(self._n), tiny):
+        if not validation.eigenvalues_exceed(block, np.arange(n), tiny):
             raise ValueError(
                 "P is singular, so lb and ub must be finite for every variable that counts: "
                 "without either no lower bound can be certified"
             )
 
-    # -- best subset ------------------------------------------------------------------------
 
-    def _take_over(self, goal: Goal) -> Evaluation | None:
-        """A best-subset problem if the bounds do not matter."""
-        if self._subset is None:
-            return None
-        found = self._subset.prepare(goal)
-        found.solutions = [(source, self.accept(x)) for source, x in found.solutions]
-        checked = [self.check(x) for _, x in found.solutions]
-        known = [value for value, violation in checked if violation <= 0.0]
-        if not known or not self._subset.within(min(known), *self._selected_bounds()):
-            return None
-        self._delegate = self._subset
-        return found
+@dataclass(frozen=True)
+class SupportRules(Rules):
+    """At most k of the switches are on, and what is off is zero.
 
-    def _selected_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        low, high = self.lb[: self._n].copy(), self.ub[: self._n].copy()
-        low[self.selectable], high[self.selectable] = self._links.low, self._links.high
-        return low, high
+    Parameters
+    ----------
+    n : int
+        How many variables there are; the switches follow.
+    links : Pairs
+        Which switch belongs to which variable, and its bounds when it is on.
+    k : int
+    exactly : bool
+        Whether k is also the least.
+    given : int
+        How many rows the user gave; then comes the count, then what the bounds say.
+    swaps : Swaps, optional
+        Looks for better supports, where that is quick.
+    """
 
-    @property
-    def local_search(self) -> Callable[[np.ndarray, Goal], np.ndarray] | None:
-        """Swaps variables in and out of the support, where that is quick."""
-        swaps = self._swaps
-        if swaps is None:
-            return None
-        return lambda x, goal: self.accept(swaps.improve(self.present(x), goal.expired))
+    links: Pairs
+    k: int
+    exactly: bool
+    given: int
+    swaps: Swaps | None
 
-    # -- as an MIQP -------------------------------------------------------------------------
+    def extend(self, x: np.ndarray) -> np.ndarray:
+        """Select what is not zero, and what else "exactly" asks for."""
+        z = (x[self.links.x] != 0.0).astype(float)
+        missing = max(0, self.k - int(z.sum())) if self.exactly else 0
+        z[np.flatnonzero(z == 0.0)[:missing]] = 1.0
+        return np.concatenate([x, z])
 
-    def propagate(self, lb: np.ndarray, ub: np.ndarray, rounds: int = 10) -> bool:
-        """Rows first; then what is not selected is zero, and what cannot be zero is selected."""
-        if not super().propagate(lb, ub, rounds):
-            return False
-        x, z = self._links.x, self._links.z
+    def violation(self, x: np.ndarray) -> float:
+        """Nothing may be non-zero that is not selected."""
+        off = x[self.links.z] < 0.5
+        return float(np.abs(x[self.links.x[off]]).max(initial=0.0))
+
+    def tighten(self, lb: np.ndarray, ub: np.ndarray) -> bool:
+        """What is not selected is zero, and what cannot be zero is selected."""
+        x, z = self.links.x, self.links.z
         needed = (lb[x] > 0.0) | (ub[x] < 0.0)
         if np.any(needed & (ub[z] < 0.5)):
             return False
@@ -185,49 +176,52 @@ class SupportQP(MIQP):
         off = ub[z] < 0.5
         lb[x[off]] = ub[x[off]] = 0.0
         on = lb[z] > 0.5
-        lb[x[on]] = np.maximum(lb[x[on]], self._links.low[on])
-        ub[x[on]] = np.minimum(ub[x[on]], self._links.high[on])
+        lb[x[on]] = np.maximum(lb[x[on]], self.links.low[on])
+        ub[x[on]] = np.minimum(ub[x[on]], self.links.high[on])
         return bool(np.all(lb <= ub))
 
-    def _structure(
-        self, l: np.ndarray, u: np.ndarray, lb: np.ndarray, ub: np.ndarray,  # noqa: E741
-        switchable: np.ndarray,
-    ) -> tuple[sp.csr_matrix, np.ndarray, Pairs, np.ndarray]:
+    def snap(self, x: np.ndarray) -> None:
+        """What is not selected is exactly zero."""
+        x[self.links.x[x[self.links.z] < 0.5]] = 0.0
+
+    def switches(self, lb: np.ndarray, ub: np.ndarray) -> tuple[Pairs, np.ndarray]:
         """Nothing has to be found: the switches are known, and the rows that are not theirs."""
-        known, x = self._links, self._links.x
+        known, x = self.links, self.links.x
         low = np.where(known.low != 0.0, np.maximum(known.low, lb[x]), 0.0)
         high = np.minimum(known.high, ub[x])
         can = low <= high  # what cannot be on is left to the rows
         pairs = Pairs(x[can], known.z[can], low[can], high[can], known.d[can])
-        return self.A, u, pairs, np.arange(self._given + 1 if can.all() else len(u))
+        rows = self.given + 1
+        if not can.all():
+            rows += int(np.isfinite(known.low).sum() + np.isfinite(known.high).sum())
+        return pairs, np.arange(rows)
 
-    def check(self, x: np.ndarray) -> tuple[float, float]:
-        """As for `MIQP`, and nothing may be non-zero that is not selected."""
-        objective, violation = super().check(x)
-        if np.isfinite(violation):
-            off = x[self._links.z] < 0.5
-            stray = float(np.abs(x[self._links.x[off]]).max(initial=0.0))
-            violation = max(violation, stray)
-        return objective, violation
+    def delegate(self, problem: MIQP, goal: Goal) -> tuple[Delegate, Evaluation] | None:
+        """Without rows, and with bounds that do not matter, this is a best-subset problem."""
+        n = self.n
+        if self.given:
+            return None
+        data = SubsetData.from_quadratic(
+            0.5 * problem.P[:n, :n].toarray(), -0.5 * problem.q[:n], problem.constant
+        )
+        if data is None:  # P is singular up to rounding
+            return None
+        search = SubsetSearch(data, self.k, np.setdiff1d(np.arange(n), self.links.x))
+        found = search.prepare(goal)
+        found.solutions = [(source, self.extend(x)) for source, x in found.solutions]
+        checked = [problem.check(x) for _, x in found.solutions]
+        known = [value for value, violation in checked if violation <= 0.0]
+        low, high = problem.lb[:n].copy(), problem.ub[:n].copy()
+        low[self.links.x], high[self.links.x] = self.links.low, self.links.high
+        return (search, found) if known and search.within(min(known), low, high) else None
 
-    def snap(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray) -> np.ndarray:
-        """As for `MIQP`, and what is not selected is exactly zero."""
-        x = super().snap(x, lb, ub)
-        x[self._links.x[x[self._links.z] < 0.5]] = 0.0
-        return x
-
-    def present(self, x: np.ndarray) -> np.ndarray:
-        """x without the binaries."""
-        return x[: self._n]
-
-    def accept(self, x: np.ndarray) -> np.ndarray:
-        """Select what is not zero (and what else "exactly" asks for)."""
-        if np.shape(x) != (self._n,):
-            raise ValueError(f"a solution must have shape ({self._n},), got {np.shape(x)}")
-        z = (x[self.selectable] != 0.0).astype(float)
-        missing = max(0, self._least - int(z.sum()))
-        z[np.flatnonzero(z == 0.0)[:missing]] = 1.0
-        return np.concatenate([x, z])
+    @property
+    def local_search(self) -> Callable[[np.ndarray, Goal], np.ndarray] | None:
+        """Swaps variables in and out of the support, where that is quick."""
+        swaps = self.swaps
+        if swaps is None:
+            return None
+        return lambda x, goal: self.extend(swaps.improve(x[: self.n], goal.expired))
 
 
 def _link(pick: sp.csr_matrix, bound: np.ndarray) -> sp.csr_matrix:

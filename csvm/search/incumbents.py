@@ -42,6 +42,11 @@ class Finder:
     instance : Instance
     solver : NodeSolver
     settings : Settings
+
+    Attributes
+    ----------
+    part : float
+        How much of the local search is to be done here; the rest is that of other processes.
     """
 
     def __init__(self, instance: Instance, solver: NodeSolver, settings: Settings) -> None:
@@ -53,6 +58,7 @@ class Finder:
         self._around = np.inf  # objective of the classifier that the local search is at
         self._walk: Iterator[tuple[float, np.ndarray]] = iter(())
         self.operations = 0.0
+        self.part = 1.0
         self._last = 0.0  # operations by which the last better classifier was found
 
     @property
@@ -162,12 +168,13 @@ class Finder:
 
         The share follows the gap that is left: that is what a better classifier could gain.
         """
-        if goal.incumbent is None:
+        if goal.incumbent is None or not self.part:
             return []
         settings = self._settings
         gap = (goal.objective - bound) / max(abs(goal.objective), 1e-300)
         most = min(max(settings.local_per_gap * gap, settings.local_share), settings.local_most)
-        hopeful = min(most * operations, 2.0 * self._last + settings.local_first)
+        long = 2.0 * self._last + settings.local_first
+        hopeful = min(most * operations, self.part * long)
         work = max(settings.local_share * operations, hopeful)
         if goal.objective < self._around - 1e-9 * abs(goal.objective):
             self._around = goal.objective

@@ -191,12 +191,12 @@ class CSVMProblem(Problem):
             )
         return x
 
-    def contest(self) -> Searches:
+    def contest(self, workers: int) -> Searches:
         """The search in use and its rivals, for workers."""
         self._contested = True
         own = self._operations() - self._plan.rival_work
         usable = {name for name in ("convex", *_BY_GAMES) if self._has(name)}
-        return Searches(self._plan, own, usable)
+        return Searches(self._plan, own, usable, workers)
 
     def __getstate__(self) -> dict[str, Any]:
         """The data, and how much work was done; every process makes a work space of its own."""
@@ -212,7 +212,7 @@ class CSVMProblem(Problem):
 
     def notes(self) -> Any:
         """Which search is in use, so that a resumed one does not begin anew."""
-        return {"search": self._plan.search, "chances": self._plan.chances}
+        return {"search": self._plan.search, "chances": self._plan.chances, "part": 1.0}
 
     def recall(self, notes: Any) -> None:
         """See `notes`."""
@@ -220,6 +220,7 @@ class CSVMProblem(Problem):
         if not self._has(name) or not 0 <= chances <= len(self.settings.chances):
             raise ValueError(f"there is no search {name!r} after {chances!r} chances")
         self._plan.search, self._plan.chances = name, int(chances)
+        self.finder.part = float(notes["part"])
 
     def encode(self, state: State) -> Any:
         """See `State.encode`."""
