@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 _MIB = 1024.0**2
@@ -24,6 +25,7 @@ def resident_mib() -> float | None:
         return None
 
 
+@cache
 def keep_freed() -> None:
     """Let the C library keep freed memory for later, as it does unless it is told otherwise.
 

@@ -177,13 +177,13 @@ forget = _shelf.forget
 
 def keep(key: str, problem: bytes) -> None:
     """Let this process have the problem, ready to be searched."""
-    memory.keep_freed()
     _shelf.put(key, problem)
     _shelf.give_back(key, unpack_problem(problem))
 
 
 def run(part: Slice) -> Report | None:
     """Search the slice; None if the problem is not known here."""
+    memory.keep_freed()
     if part.problem is not None:
         _shelf.put(part.key, part.problem)
     problem = _shelf.take(part.key)

@@ -88,7 +88,8 @@ class ParallelSearch(Search):
         self.flying: dict[Future[Any], _Flight] = {}
         self.places: dict[tuple[str, int], Place] = {}
         self.span = _SHORTEST
-        self.rate = 1.0  # nodes that a worker evaluates in a second
+        self.rate = 1.0  # nodes evaluated in a second by the search alone
+        self.rates: dict[str, float] = {}  # and by a worker, of each tree
         self.failures = 0  # in a row
         self.contest: Contest | None = None
         self.trees: dict[str, Tree] = {}
@@ -217,7 +218,8 @@ class ParallelSearch(Search):
                 break
             share = math.ceil(len(queue) / idle)
             seconds = min(self.span, turn.seconds)
-            count = max(1, min(share, math.ceil(self.rate * seconds)))
+            rate = self.rates.get(turn.name, self.rate)
+            count = max(1, min(share, math.ceil(rate * seconds)))
             flight = self._flight(turn.name, count, seconds, max(left / idle, 1.0))
             if not self._submit(flight):
                 break
@@ -302,7 +304,8 @@ class ParallelSearch(Search):
         if isinstance(self.rule, PseudoCost):
             self.rule.add(report.pseudocosts)
         if report.steps:
-            self.rate = 0.5 * (self.rate + report.steps / max(report.seconds, 1e-3))
+            now = report.steps / max(report.seconds, 1e-3)
+            self.rates[flight.name] = 0.5 * (self.rates.get(flight.name, now) + now)
         self._remember(report.place)
         if report.error is not None:
             raise report.error from RuntimeError(f"in a worker:\n{report.trace}")

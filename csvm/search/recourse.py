@@ -100,7 +100,7 @@ class RecourseSearch:
                 dual, variables, rates, policy, node.recall(free), cutoff, settings.recourse_rounds,
                 settings.patience, goal.patience,
             )
-        node.policy = found.policy
+        node.policy = found.policy.compact()
         node.remember(free, found.mixture, settings.rare, settings.recourse_age)
         if self._first is None:
             self._first = replace(node)

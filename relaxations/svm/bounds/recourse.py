@@ -114,6 +114,14 @@ class Policy:
             t, self.free[left], self.places, self.R[left], self.ridge, self.prices
         )
 
+    def compact(self) -> Policy:
+        """In a fraction of the memory, to be kept with a node; the next game mends the rounding."""
+        used = self.t[self.free] != 0.0  # without a multiplier there is nothing to take over
+        return Policy(
+            self.t, self.free[used], self.places, self.R[used].astype(np.float32), self.ridge,
+            self.prices,
+        )
+
     def towards(self, other: Policy, share: float) -> Policy:
         """The policy that lies ``share`` of the way to the other, which has the same places."""
         return Policy(
@@ -650,8 +658,8 @@ class _ByProjection:
             self._reach = max(0.7 * self._reach, 0.02)
 
     def leave(self, policy: Policy) -> None:
-        """Leave what the next answers may begin with."""
-        policy.ridge = self._ridge
+        """Leave what the next answers may begin with; prices would be of an older policy."""
+        policy.ridge, policy.prices = self._ridge, None
 
     def _reserve(
         self, R: np.ndarray, u: np.ndarray, lo: np.ndarray, hi: np.ndarray, x: np.ndarray
