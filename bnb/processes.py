@@ -63,18 +63,18 @@ class Processes(Executor):
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
-    def start_in(self, seconds: float) -> None:
-        """Start all of them after a while, whatever this process is busy with then."""
-        self._timer = threading.Timer(seconds, self._start)
+    def start_in(self, seconds: float, fn: Callable[..., Any], *args: Any) -> None:
+        """Let all of them call the function after a while, whatever this one is busy with then."""
+        self._timer = threading.Timer(seconds, self._start, (fn, *args))
         self._timer.daemon = True
         self._timer.start()
 
-    def _start(self) -> None:
+    def _start(self, fn: Callable[..., Any], *args: Any) -> None:
         if hasattr(signal, "pthread_sigmask"):  # of this thread, and inherited: see `begin`
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         with suppress(Exception):  # whoever submits something will hear of it
             for place in range(len(self._pools)):
-                self._call(place, os.getpid)
+                self._call(place, fn, *args)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Let the process with least to do call the function."""

@@ -7,6 +7,7 @@ that is lost takes nothing along but the time it has spent.
 from __future__ import annotations
 
 import os
+import pickle
 import platform
 import threading
 import time
@@ -173,6 +174,11 @@ class _Shelf:
 
 _shelf = _Shelf()
 forget = _shelf.forget
+
+
+def meet(kind: bytes) -> None:
+    """Import what problems of this class need, while there is nothing to do yet."""
+    pickle.loads(kind)
 
 
 def keep(key: str, problem: bytes) -> None:

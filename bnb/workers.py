@@ -31,6 +31,9 @@ from .slices import Place, Report, Slice
 RAMP_UP = 0.3
 """Seconds before processes are started, which takes another: most problems are over by then."""
 
+ALONE = 1.0
+"""Seconds of the tree before it is shared: branching rules have learned something by then."""
+
 _SHORTEST, _LONGEST = 0.05, 1.0  # seconds of a slice; new incumbents are told with the next one
 _GRACE = 0.5  # seconds to wait for the last reports when a limit is met
 _FAILURES = 5  # in a row, per worker, before an executor is given up
@@ -91,6 +94,7 @@ class ParallelSearch(Search):
         self.rate = 1.0  # nodes evaluated in a second by the search alone
         self.rates: dict[str, float] = {}  # and by a worker, of each tree
         self.failures = 0  # in a row
+        self.alone_until = math.inf
         self.contest: Contest | None = None
         self.trees: dict[str, Tree] = {}
         self.spent: dict[str, float] = {}
@@ -103,7 +107,7 @@ class ParallelSearch(Search):
             self.executor: Executor = self.options.executor
             return super().run()
         self.executor = processes = Processes(self.parts)
-        processes.start_in(RAMP_UP)
+        processes.start_in(RAMP_UP, slices.meet, dump(type(self.problem)))
         try:
             return super().run()
         finally:
@@ -111,7 +115,8 @@ class ParallelSearch(Search):
 
     def _explore(self) -> None:
         steps, begin = 0, time.monotonic()
-        while self._goes_on() and self._seconds_here() < RAMP_UP:
+        self.alone_until = min(self.alone_until, begin + ALONE)  # also after a restart
+        while self._goes_on() and time.monotonic() < self.alone_until:
             self._step()
             self._report()
             steps += 1
@@ -129,9 +134,6 @@ class ParallelSearch(Search):
 
     def _goes_on(self) -> bool:
         return bool(self.tree.queue) and not self._finished()
-
-    def _seconds_here(self) -> float:
-        return time.monotonic() - self.started
 
     def _share(self) -> None:
         self.payload = pack_problem(self.problem)

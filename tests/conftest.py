@@ -15,6 +15,6 @@ def pytest_configure(config):
 @pytest.fixture
 def two_workers(monkeypatch):
     """Options by which a search shares its work from the first nodes on; threads start fast."""
-    monkeypatch.setattr("bnb.workers.RAMP_UP", 0.0)
+    monkeypatch.setattr("bnb.workers.ALONE", 0.0)
     with ThreadPoolExecutor(2) as pool:
         yield {"executor": pool}

@@ -195,3 +195,16 @@ def test_far_from_the_target_answers_are_by_splitting(monkeypatch):
         gone.clear()
         node.game.play(*node.place, found.policy, found.mixture, target, 3, 3, FOR_EVER)
         assert set(gone) == {way}
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_policy_kept_compactly_bounds_as_well(block):
+    for node in open_nodes(block):
+        found = node.play(False)
+        one_round = (1, 1, FOR_EVER)
+        bounds = [
+            node.game.play(*node.place, policy, found.mixture, np.inf, *one_round).bound
+            for policy in (found.policy, found.policy.compact())
+        ]
+        assert bounds[1] == pytest.approx(bounds[0], rel=1e-5, abs=1e-5)
+        assert found.policy.compact().R.nbytes <= 0.5 * found.policy.R.nbytes

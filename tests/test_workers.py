@@ -78,6 +78,7 @@ def assert_complete(result, problem):
 def at_once(monkeypatch):
     """Share work from the first nodes on."""
     monkeypatch.setattr("bnb.workers.RAMP_UP", 0.0)
+    monkeypatch.setattr("bnb.workers.ALONE", 0.0)
 
 
 # -- the same optimum -----------------------------------------------------------------------
@@ -567,7 +568,7 @@ import numpy as np
 import bnb, bnb.workers
 sys.path.insert(0, {tests!r})
 from test_engine import Blind
-bnb.workers.RAMP_UP = 0.0
+bnb.workers.RAMP_UP = bnb.workers.ALONE = 0.0
 
 class Mine(Blind):  # not to be imported by others
     def evaluate(self, state, goal):
