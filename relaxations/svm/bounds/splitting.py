@@ -95,7 +95,7 @@ class _Spectrum:
     def __init__(self, K: np.ndarray, tolerance: float, precision: type) -> None:
         factor, order, rank, _ = dpstrf(K, tol=tolerance, lower=1)
         L = np.empty((K.shape[0], rank))
-        L[order - 1] = np.tril(factor)[:, :rank]
+        L[order - 1] = np.tril(factor[:, :rank])
         values, V = eigh(L.T @ L, check_finite=False)
         kept = values > tolerance
         values = values[kept]
