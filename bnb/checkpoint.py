@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-VERSION = 3
+VERSION = 4
 
 
 class CheckpointWarning(UserWarning):

@@ -150,6 +150,10 @@ class RestartError(Exception):
         self.bound, self.solutions = bound, solutions
         self.children, self.settled = children, settled
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A worker's comes back as it is."""
+        return type(self), (self.bound, self.solutions, self.children, self.settled)
+
 
 class Standing(NamedTuple):
     """How far one of several trees has come.

@@ -239,7 +239,7 @@ class Search:
             self.tree.settle(evaluation.removed)
         node.bound = max(node.bound, evaluation.bound)
         if node.number == 0:
-            self.tree.root_bound = node.bound
+            self.tree.root_bound = min(node.bound, evaluation.removed)
         self._call(self.options.on_node)
         if node.bound >= self.cutoff:
             self._close(node, node.bound, "cut off")

@@ -84,7 +84,7 @@ class ParallelSearch(Search):
     def __init__(self, problem: Problem, options: Options, parts: int) -> None:
         super().__init__(problem, options)
         self.parts = parts
-        self.key = uuid.uuid4().hex
+        self.key = ""
         pack_problem(problem)  # better now than after the ramp-up
         if callable(options.branching):
             dump(options.branching)
@@ -136,6 +136,7 @@ class ParallelSearch(Search):
         return bool(self.tree.queue) and not self._finished()
 
     def _share(self) -> None:
+        self.key = uuid.uuid4().hex  # after a restart it is another problem
         self.payload = pack_problem(self.problem)
         try:
             ready = [
@@ -244,7 +245,7 @@ class ParallelSearch(Search):
             verbose=0, log_stream=None, checkpoint=None, resume=False,
             time_limit=max(self.deadline - time.monotonic(), 1e-3),
             node_limit=None if node_limit == math.inf else int(node_limit),
-            memory_limit=max(self.options.memory_limit - self._memory_elsewhere(), 1.0),
+            memory_limit=max(self._memory_for_worker(), 1.0),
             seed=self.options.seed + self.created,  # workers should not all draw the same
         )
         known = None if self.x is None else (self.x, self.objective, self.violation)
@@ -355,9 +356,16 @@ class ParallelSearch(Search):
         while len(self.places) > self.parts:
             del self.places[next(iter(self.places))]
 
-    def _memory_elsewhere(self) -> float:
+    def _memory_elsewhere(self) -> list[float]:
         here = Place.here()
-        return sum(p.mib for name, p in self.places.items() if name != (here.host, here.process))
+        return [p.mib for name, p in self.places.items() if name != (here.host, here.process)]
+
+    def _memory_for_worker(self) -> float:
+        """What the others leave to one: to the largest, since any of them may take a slice."""
+        limit, elsewhere = self.options.memory_limit, self._memory_elsewhere()
+        if not elsewhere:  # threads of this process, or nobody has reported yet
+            return limit
+        return limit - super()._memory_in_use() - (sum(elsewhere) - max(elsewhere))
 
     def _memory_in_use(self) -> float:
-        return super()._memory_in_use() + self._memory_elsewhere()
+        return super()._memory_in_use() + sum(self._memory_elsewhere())

@@ -364,6 +364,8 @@ def test_a_rival_far_behind_is_hardly_trusted():
     assert plan.effort("drop", chance, 5.0, 0.0) == chance.operations
     assert plan.effort("drop", chance, 5.0, 6.0) == pytest.approx(0.7 * chance.operations)
     assert plan.effort("drop", chance, 5.0, 50.0) == pytest.approx(0.07 * chance.operations)
+    # nearer than before, so it is given some time
+    assert plan.effort("drop", chance, 5.0, 20.0) == pytest.approx(0.049 * chance.operations)
     assert plan.effort("recourse", chance, 0.0, np.inf) == 0.0
 
 

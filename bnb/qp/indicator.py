@@ -233,7 +233,8 @@ class IndicatorRules(Rules):
     def extend(self, x: np.ndarray) -> np.ndarray:
         """Slacks and binaries that go with x."""
         slack = self.slacks(x)
-        return np.concatenate([x, slack, (slack >= -_HOLDS).astype(float)])
+        none, everything = np.zeros(len(slack), bool), np.ones(len(slack), bool)
+        return np.concatenate([x, slack, self._claims(slack, none, everything).astype(float)])
 
     def violation(self, x: np.ndarray) -> float:
         """Every row counted as holding must hold."""
@@ -253,20 +254,24 @@ class IndicatorRules(Rules):
         self, rows: Propagator, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, patience: Patience
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Claim the rows that hold best until every group is satisfied; give up the others."""
-        z, slack = self.z, self.slacks(x)
-        scores = np.where(ub[z] > 0.5, slack, -np.inf)
-        chosen = lb[z] > 0.5
-        have = self.counts @ chosen
-        for j in np.argsort(-scores, kind="stable"):
-            if chosen[j] or scores[j] == -np.inf:
+        z = self.z
+        claimed = self._claims(self.slacks(x), lb[z] > 0.5, ub[z] > 0.5)
+        new_lb, new_ub = lb.copy(), ub.copy()
+        new_lb[z] = new_ub[z] = claimed.astype(float)
+        return None if np.any(new_lb > ub) or np.any(new_ub < lb) else (new_lb, new_ub)
+
+    def _claims(self, slack: np.ndarray, must: np.ndarray, may: np.ndarray) -> np.ndarray:
+        """Rows to count as holding: all that do, then the next best that a group is short of."""
+        claimed = must.copy()
+        have = self.counts @ claimed
+        for j in np.argsort(-slack / np.maximum(1.0, np.abs(self.b)), kind="stable"):
+            if claimed[j] or not may[j]:
                 continue
             short = have < self.needs - 1e-9
             if slack[j] >= 0.0 or np.any(self.counts[short, j] > 0.0):
-                chosen[j] = True
+                claimed[j] = True
                 have += self.counts[:, j]
-        new_lb, new_ub = lb.copy(), ub.copy()
-        new_lb[z] = new_ub[z] = chosen.astype(float)
-        return None if np.any(new_lb > ub) or np.any(new_ub < lb) else (new_lb, new_ub)
+        return claimed
 
 
 def _count_rows(
@@ -276,7 +281,14 @@ def _count_rows(
     if not groups:
         raise ValueError("groups must name at least one (positions, k)")
     rows, needs = [], []
-    for number, (positions, k) in enumerate(groups):
+    for number, group in enumerate(groups):
+        try:
+            positions, k = group
+            k = float(k)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"groups[{number}] must be a pair (positions, number of rows), got {group!r}"
+            ) from None
         members = validation.index_set(f"groups[{number}]", np.asarray(positions), m)
         row = np.zeros(m)
         row[members] = weights[members]
@@ -286,5 +298,5 @@ def _count_rows(
                 f"{row.sum():g}"
             )
         rows.append(row)
-        needs.append(float(k))
+        needs.append(k)
     return np.array(rows), np.array(needs)

@@ -77,7 +77,7 @@ class SupportQP(MIQP):
         everything = np.arange(n) if support is None else support
         selectable = validation.index_set("support", everything, n)
         m = len(selectable)
-        if isinstance(k, bool) or int(k) != k or not 0 <= k <= m:
+        if not _is_whole(k) or not 0 <= k <= m:
             raise ValueError(f"k must be an integer between 0 and {m}, the variables that count; "
                              f"got {k!r}")
         low = validation.vector("lb", lb, n, -np.inf, infinite=True)
@@ -158,7 +158,8 @@ class SupportRules(Rules):
         """Select what is not zero, and what else "exactly" asks for."""
         z = (x[self.links.x] != 0.0).astype(float)
         missing = max(0, self.k - int(z.sum())) if self.exactly else 0
-        z[np.flatnonzero(z == 0.0)[:missing]] = 1.0
+        idle = (z == 0.0) & (self.links.low <= 0.0) & (self.links.high >= 0.0)
+        z[np.flatnonzero(idle)[:missing]] = 1.0
         return np.concatenate([x, z])
 
     def violation(self, x: np.ndarray) -> float:
@@ -222,6 +223,11 @@ class SupportRules(Rules):
         if swaps is None:
             return None
         return lambda x, goal: self.extend(swaps.improve(x[: self.n], goal.expired))
+
+
+def _is_whole(k: Any) -> bool:
+    """Whether it is an integer, of whatever type."""
+    return not isinstance(k, bool) and isinstance(k, (int, float, np.number)) and k == np.floor(k)
 
 
 def _link(pick: sp.csr_matrix, bound: np.ndarray) -> sp.csr_matrix:

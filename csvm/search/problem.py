@@ -216,11 +216,13 @@ class CSVMProblem(Problem):
 
     def recall(self, notes: Any) -> None:
         """See `notes`."""
-        name, chances = notes["search"], notes["chances"]
+        name, chances, part = notes["search"], notes["chances"], notes["part"]
         if not self._has(name) or not 0 <= chances <= len(self.settings.chances):
             raise ValueError(f"there is no search {name!r} after {chances!r} chances")
+        if not 0.0 <= part <= 1.0:
+            raise ValueError(f"part must be from 0 to 1, got {part!r}")
         self._plan.search, self._plan.chances = name, int(chances)
-        self.finder.part = float(notes["part"])
+        self.finder.part = float(part)
 
     def encode(self, state: State) -> Any:
         """See `State.encode`."""

@@ -121,6 +121,8 @@ class Plan:
         The others, as far as they have come.
     trust : dict of str to float
         Share of the effort that each might make that is left to it.
+    places : dict of str to float
+        Our gap in units of theirs when they had the last chance.
     """
 
     search: str
@@ -129,6 +131,7 @@ class Plan:
     gap: float = 0.0
     rivals: dict[str, Rival] = field(default_factory=dict)
     trust: dict[str, float] = field(default_factory=dict)
+    places: dict[str, float] = field(default_factory=dict)
 
     @property
     def rival_work(self) -> float:
@@ -154,9 +157,15 @@ class Plan:
     def effort(self, rival: str, chance: Chance, gap: float, its: float) -> float:
         """Operations that a rival, whose gap is its, may have taken at the end of its turn.
 
-        The further it is behind, the less it is trusted from now on.
+        If it is behind it is trusted less from now on, and far less if it is far behind and does
+        not catch up.
         """
-        factor = min(self.settings.behind, gap / its) if its > gap else 1.0
+        factor = 1.0
+        if its > gap:
+            place, before = gap / its, self.places.get(rival, 0.0)
+            catches_up = place > self.settings.catching_up * before
+            factor = self.settings.behind if catches_up else min(self.settings.behind, place)
+            self.places[rival] = place
         self.trust[rival] = trust = factor * self.trust.get(rival, 1.0)
         return trust * chance.effort * chance.operations
 

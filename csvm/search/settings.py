@@ -59,8 +59,10 @@ class Settings:
         the drop bound all but solves at the root. Later they come with every doubling of the work,
         and it takes less and less to take over: which of two bounds will win is seen late.
     behind : float
-        Factor on the effort of a search each time that its bound is found to be behind, at most:
-        where its gap is much larger, the ratio of the gaps.
+        Factor on the effort of a search each time that its bound is found to be behind.
+    catching_up : float
+        Where the ratio of the gaps has not risen by this factor since, that ratio is the factor, if
+        it is smaller: work that would not be enough in a hundred turns is saved.
     begin_with : {"convex", "drop", "recourse"}
         The search that gets the first chance.
     wide : float
@@ -104,6 +106,7 @@ class Settings:
         *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, ("drop", "recourse"), 1.0) for k in range(8)),
     )
     behind: float = 0.7
+    catching_up: float = 1.25
     begin_with: str = "convex"
     wide: float = 0.5
     narrow: float = 0.01
