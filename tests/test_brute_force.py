@@ -176,3 +176,29 @@ def test_huge_big_m_rows(big):
         truth = brute_force(P, q, A, l, u, lb, ub, range(n, 2 * n))
         result = bnb.solve_miqp(P, q, A, l, u, lb=lb, ub=ub, binary=range(n, 2 * n))
         agree(result, truth)
+
+
+def test_an_answer_is_accepted_as_a_start():
+    """Also where something that may not be zero must not be selected, and where b is large."""
+    exactly = bnb.SupportQP(np.eye(3), [1.0, 0, 0], 1, lb=[0.5, -1, -1], ub=1, exactly=True)
+    result = bnb.solve(exactly)
+    assert bnb.solve(exactly, start=result.x).objective == result.objective == 0.0
+    rng = np.random.default_rng(20)
+    for _ in range(20):
+        G, b = rng.normal(size=(6, 3)), 1e4 * rng.normal(size=6)
+        rows = bnb.IndicatorQP(np.eye(3), np.zeros(3), G=G, b=b, groups=[(range(6), 4)])
+        result = bnb.solve(rows)
+        if result.optimal:
+            again = bnb.solve(rows, start=result.x)
+            assert again.objective == pytest.approx(result.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_bound_of_the_root_is_no_better_than_the_optimum(seed):
+    """Fixings that rely on an incumbent may leave nothing of the root."""
+    rng = np.random.default_rng(seed)
+    G, b = rng.normal(size=(7, 3)), rng.normal(size=7)
+    rows = bnb.IndicatorQP(np.eye(3), rng.normal(size=3), G=G, b=b, groups=[(range(7), 4)])
+    result = bnb.solve(rows)
+    assert result.optimal
+    assert result.root_bound <= result.objective + 1e-9 * abs(result.objective)

@@ -25,10 +25,13 @@ from test_engine import Blind, Toy, hard_miqp
 
 import bnb
 import csvm
-from bnb import Reason, Status, WorkerWarning, checkpoint
-from bnb.problem import Goal, Standing, Turn
+from bnb import Reason, Status, WorkerWarning, checkpoint, memory
+from bnb.options import Options
+from bnb.problem import Child, Goal, RestartError, Standing, Turn
 from bnb.processes import Processes
+from bnb.slices import Place
 from bnb.subset import BestSubset
+from bnb.workers import ParallelSearch
 from csvm.__main__ import main
 from csvm.jobs import workers
 from csvm.search import CSVMProblem
@@ -232,6 +235,35 @@ def test_a_rival_takes_no_longer_than_its_effort_and_looks_for_no_classifiers():
     problem.recall(contest.notes("convex"))
     problem.finder.improve(goal, 0.0, 100.0 * spent)
     assert problem.finder.operations > spent
+
+
+class Restarting(Blind):
+    """Goes on with another tree of the whole problem after some evaluations."""
+
+    left = 20
+
+    def evaluate(self, state, goal):
+        self.left -= 1
+        if self.left == 0:
+            raise RestartError(-1e9, [], [Child([0], -1e9), Child([1], -1e9)], np.inf)
+        return super().evaluate(state, goal)
+
+
+def test_a_worker_may_ask_to_go_on_with_another_tree(two_workers):
+    problem = Restarting(5)
+    result = bnb.solve(problem, branching="first", gap=0.0, **two_workers)
+    assert result.optimal
+    assert result.objective == problem.value([1] * 5)
+
+
+def test_a_worker_may_use_what_the_others_leave():
+    search = ParallelSearch(Toy(3), Options(memory_limit=1e5), 3)
+    assert search._memory_for_worker() == 1e5  # nobody has reported
+    for process, mib in ((1, 100.0), (2, 900.0), (3, 300.0)):
+        search._remember(Place("elsewhere", process, mib))
+    here = memory.resident_mib()
+    assert search._memory_for_worker() == pytest.approx(1e5 - here - 400.0, abs=50.0)
+    assert search._memory_in_use() == pytest.approx(here + 1300.0, abs=50.0)
 
 
 @pytest.mark.parametrize("selection", ["best", "depth", "hybrid"])
