@@ -13,7 +13,7 @@ from csvm.search import Chance, CSVMProblem, Instance, Settings
 from csvm.search.drop import DropSearch
 from csvm.search.recourse import RecourseSearch
 from csvm.search.rival import Plan, Rival
-from relaxations.patience import FOR_EVER
+from relaxations.patience import FOR_EVER, Patience
 from relaxations.svm.dual import Effort, Point, certified_value
 from relaxations.svm.solvers import AutoSolver, SMOSolver
 
@@ -513,3 +513,22 @@ def test_multipliers_that_cancel_do_not_make_an_objective_too_small(as_factor):
         negative += raw < 0.0
         assert data.check(np.append(t, 0.0))[0] >= exact
     assert negative or as_factor  # else there was nothing to guard against
+
+
+def test_first_classifiers_leave_most_of_the_time_to_the_bound():
+    class Late(Patience):
+        """A clock that has gone on by a third of the time at every second look."""
+
+        left = 3.5
+
+        def seconds(self):
+            self.__dict__["left"] = self.left - 0.5
+            return self.left
+
+    problem = CSVMProblem(harder_instance(1))
+    problem.finder.sweep(FOR_EVER)
+    whole = problem.finder.operations
+    one = CSVMProblem(harder_instance(1))
+    value, x = one.finder.sweep(Late())
+    assert x is not None and np.isfinite(value)  # the first cost is tried in any case
+    assert one.finder.operations < 0.8 * whole

@@ -31,6 +31,7 @@ _TOL = 1e-6  # violation at which one counts as solved
 _ROUGH = 1e-4  # the same where only the order of the multipliers matters
 _BATCHES = 24  # parts in which a budget is used up
 _NEARBY = 1.02  # classifiers that are dearer than this are not worth a descent
+_MOST_TIME = 0.2  # share of the time for the first classifiers, after which no more are begun
 _DEAREST = 256.0  # largest cost of missing an anchor, in units of the points' mean cost
 
 
@@ -122,16 +123,19 @@ class Finder:
     def sweep(self, patience: Patience) -> tuple[float, np.ndarray | None]:
         """Alternation from greedy releases, for several costs of missing an anchor.
 
-        With a cost that no multiplier reaches, dearer ones give the same.
+        With a cost that no multiplier reaches, dearer ones give the same.  Of a limited time most
+        is left for the bound.
         """
         data, best, best_x = self._in, np.inf, None
+        enough = (1.0 - _MOST_TIME) * patience.seconds()
         for level in self._settings.levels:
             kept, t = np.ones(data.m, np.bool_), np.zeros(data.n + 2)
             largest = self._release(kept, t, level * self._unit, patience)
             value, x = self.alternate(kept, t, best, patience)
             if value < best:
                 best, best_x = value, x
-            if patience.expired() or largest < 0.5 * level * self._unit:
+            late = patience.expired() or patience.seconds() < enough
+            if late or largest < 0.5 * level * self._unit:
                 break
         return best, best_x
 
