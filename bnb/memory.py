@@ -30,7 +30,7 @@ def keep_freed() -> None:
     """Let the C library keep freed memory for later, as it does unless it is told otherwise.
 
     dask tells it so, for all processes that begin after a cluster of this machine: then every
-    temporary array is memory that the system has to clear, which may take half of the time.
+    temporary array is memory that the system has to clear, which may take a third of the time.
     """
     if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
         return

@@ -152,13 +152,13 @@ class IndicatorQP(MIQP):
 
     def _try(self, box: Box, goal: Goal) -> dict[int, Child]:
         """Enforce violated rows one at a time, for every group that they overdraw."""
-        rows, slack = self._open(box)
+        (rows, slack), z = self._open(box), self.rules.z
         trials: dict[int, Child] = {}
         for j in self._chains(box).trials(rows[slack < -_HOLDS], _SPARE, _TRIALS):
             if goal.expired():
                 break
             part = Box(box.lb.copy(), box.ub.copy(), box.warm)
-            part.lb[self.rules.z[j]] = 1.0
+            part.lb[z[j]] = 1.0
             if not self.propagate(part.lb, part.ub, rounds=1):
                 trials[j] = Child(part, np.inf)
                 continue

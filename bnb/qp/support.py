@@ -110,8 +110,7 @@ class SupportQP(MIQP):
         )
         self._refuse_unbounded(n, floor, ceiling)
         switches = Pairs(selectable, np.arange(n, n + m), floor, ceiling, np.zeros(m))
-        bounds = self.lb[:n].copy(), self.ub[:n].copy()
-        bounds[0][selectable], bounds[1][selectable] = floor, ceiling
+        bounds = _when_selected(self, switches)
         always = np.ones(n, dtype=bool)
         always[selectable] = False
         swaps = Swaps.of(self.P[:n, :n], self.q[:n], rows, below, above, *bounds, always, int(k))
@@ -212,9 +211,8 @@ class SupportRules(Rules):
         found.solutions = [(source, self.extend(x)) for source, x in found.solutions]
         checked = [problem.check(x) for _, x in found.solutions]
         known = [value for value, violation in checked if violation <= 0.0]
-        low, high = problem.lb[:n].copy(), problem.ub[:n].copy()
-        low[self.links.x], high[self.links.x] = self.links.low, self.links.high
-        return (search, found) if known and search.within(min(known), low, high) else None
+        bounds = _when_selected(problem, self.links)
+        return (search, found) if known and search.within(min(known), *bounds) else None
 
     @property
     def local_search(self) -> Callable[[np.ndarray, Goal], np.ndarray] | None:
@@ -223,6 +221,14 @@ class SupportRules(Rules):
         if swaps is None:
             return None
         return lambda x, goal: self.extend(swaps.improve(x[: self.n], goal.expired))
+
+
+def _when_selected(problem: MIQP, links: Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of the user's variables, of those that count when they are selected."""
+    n = len(problem.q) - len(links.x)
+    low, high = problem.lb[:n].copy(), problem.ub[:n].copy()
+    low[links.x], high[links.x] = links.low, links.high
+    return low, high
 
 
 def _is_whole(k: Any) -> bool:

@@ -61,8 +61,8 @@ class Settings:
     behind : float
         Factor on the effort of a search each time that its bound is found to be behind.
     catching_up : float
-        Where the ratio of the gaps has not risen by this factor since, that ratio is the factor, if
-        it is smaller: work that would not be enough in a hundred turns is saved.
+        Where the ratio of the gaps has not risen by this factor since its last chance, that ratio
+        is the factor, if it is smaller.
     begin_with : {"convex", "drop", "recourse"}
         The search that gets the first chance.
     wide : float
