@@ -7,6 +7,7 @@ import pytest
 
 import bnb
 from bnb.problem import Goal
+from bnb.qp.heuristics import Heuristics
 
 
 def portfolio(seed, n=9, k=3, **extra):
@@ -100,3 +101,23 @@ def test_what_the_root_takes_out_counts_in_the_bound(tmp_path):
                            node_limit=nodes)
         assert result.bound <= whole.objective * (1.0 + 1e-9)
     assert result.optimal and result.objective == pytest.approx(whole.objective, rel=1e-6)
+
+
+def test_annealing_goes_on_in_the_tree_at_doublings():
+    rng = np.random.default_rng(3)
+    n = 40
+    F = rng.normal(size=(n, n))
+    q = 10 * rng.normal(size=n)
+    problem = bnb.MIQP(F @ F.T, q, np.ones((1, n)), [5], [20], binary=range(n))
+    problem.prepare(Goal())
+    poor = np.zeros(n)
+    poor[:5] = 1.0
+    half = np.full(n, 0.5)  # nothing to round to
+    improved = []
+    for nodes in range(1, 140):
+        problem.evaluations = nodes - 1
+        finder = Heuristics(problem, problem.check(poor)[0], poor)
+        found = finder.at_node(half, problem.lb, problem.ub, Goal())
+        if any(source == "L" for source, _ in found):
+            improved.append(nodes)
+    assert improved == [32, 64, 128]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Found = list[tuple[str, np.ndarray]]
 
 _ANNEAL_RUNS = 4
+_ANNEAL_AGAIN = 32  # nodes after which it goes on, once at every doubling of their number
 _MOVES_PER_VARIABLE = 2000
 _SWAP_TRIALS, _SWAPS = 60, 240  # that the rows allow, and in all
 
@@ -50,15 +51,18 @@ class Heuristics:
 
     def at_node(self, x: np.ndarray, lb: np.ndarray, ub: np.ndarray, goal: Goal) -> Found:
         """Round the node's relaxation: if it is almost whole or there is no incumbent, else now
-        and then."""
+        and then.  Annealing goes on, too, ever more rarely."""
         problem = self._problem
         problem.evaluations += 1
+        again, rest = divmod(problem.evaluations, _ANNEAL_AGAIN)
+        due = rest == 0 and again.bit_count() == 1
+        found = self.anneal(goal, [_ANNEAL_RUNS + again]) if due else []
         whole = x[problem.is_integer]
         fractional = np.abs(whole - np.round(whole)) > 1e-4
         due = problem.evaluations % 10 == 0 or self.best_x is None
         if fractional.sum() > 2 and not due:
-            return []
-        return self._round_within(x, lb, ub, goal)
+            return found
+        return found + self._round_within(x, lb, ub, goal)
 
     def round(self, x: np.ndarray, goal: Goal) -> Found:
         """Fix and propagate within the root's bounds, then complete."""
@@ -111,8 +115,8 @@ class Heuristics:
             x = solution.x
         return found
 
-    def anneal(self, goal: Goal) -> Found:
-        """Local search around the best point of a pure binary problem."""
+    def anneal(self, goal: Goal, runs: Iterable[int] = range(_ANNEAL_RUNS)) -> Found:
+        """Local search around the best point of a pure binary problem, each run another one."""
         found: Found = []
         problem = self._problem
         box = problem.root()
@@ -122,7 +126,7 @@ class Heuristics:
             return found
         search = BinaryLocalSearch(problem.P, problem.q, problem.A, problem.l, problem.u, movable)
         moves = _MOVES_PER_VARIABLE * int(movable.sum())
-        for run in range(_ANNEAL_RUNS):
+        for run in runs:
             if goal.expired():
                 break
             best = search.run(self.best_x, moves, goal.seed + run, goal.expired)
