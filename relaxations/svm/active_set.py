@@ -42,12 +42,15 @@ class ActiveSet(NamedTuple):
     place : ndarray of int (N,)
         Where a variable stands in ``ids``, -1 for those that do not.
     L : ndarray (capacity, capacity)
+    ones : ndarray (capacity,)
+        L^-1 1, kept up to date with L: every projection needs it.
     size : ndarray of int (1,)
     """
 
     ids: np.ndarray
     place: np.ndarray
     L: np.ndarray
+    ones: np.ndarray
     size: np.ndarray
 
 
@@ -55,7 +58,7 @@ def empty_set(variables: int, capacity: int) -> ActiveSet:
     """Nobody is a member; there is room for so many."""
     return ActiveSet(
         np.zeros(capacity, np.int64), np.full(variables, -1), np.zeros((capacity, capacity)),
-        np.zeros(1, np.int64),
+        np.zeros(capacity), np.zeros(1, np.int64),
     )
 
 
@@ -88,30 +91,40 @@ def _backward(L: np.ndarray, m: int, x: np.ndarray) -> None:
             x[b] -= row[b] * x[a]
 
 
+@inner(fastmath=_FAST)
+def _times(x: np.ndarray, y: np.ndarray, m: int) -> float:
+    """The inner product of the first m entries."""
+    total = 0.0
+    for a in range(m):
+        total += x[a] * y[a]
+    return total
+
+
 @inner
-def _column(gram: Gram, members: ActiveSet, i: int, shift: float) -> np.ndarray:
-    """K_ai + shift of all members a."""
+def _row(gram: Gram, members: ActiveSet, i: int, shift: float) -> np.ndarray:
+    """The row of L that i would have: L^-1 times K_ai + shift of all members a."""
     out = np.empty(members.size[0])
     for a in range(out.size):
         out[a] = entry(gram, i, members.ids[a]) + shift
+    _forward(members.L, out.size, out)
     return out
 
 
 @inner
-def _join(gram: Gram, members: ActiveSet, i: int, shift: float) -> bool:
-    """Make i a member; False if it lies in the others' affine hull, or there is no room."""
+def _join(gram: Gram, members: ActiveSet, i: int, row: np.ndarray, shift: float) -> bool:
+    """Make i, whose row this is, a member; False if it lies in the others' affine hull, or there
+    is no room."""
     m = members.size[0]
     if m == members.ids.size:
         return False
-    row = _column(gram, members, i, shift)
-    _forward(members.L, m, row)
     own = gram.diag[i] + shift
-    rest = own - np.dot(row, row)
+    rest = own - _times(row, row, m)
     if rest <= _FLAT * own:
         return False
     for a in range(m):  # not a slice: numba takes seconds to compile its errors
         members.L[m, a] = row[a]
     members.L[m, m] = np.sqrt(rest)
+    members.ones[m] = (1.0 - _times(row, members.ones, m)) / members.L[m, m]
     members.ids[m] = i
     members.place[i] = m
     members.size[0] = m + 1
@@ -119,9 +132,13 @@ def _join(gram: Gram, members: ActiveSet, i: int, shift: float) -> bool:
 
 
 @inner
-def _leave(members: ActiveSet, i: int) -> None:
-    """Take i out: its row goes, and rotations make the factor triangular again."""
-    L, place = members.L, members.place
+def _leave(members: ActiveSet, i: int, row: np.ndarray) -> None:
+    """Take i out: its row goes, and rotations make the factor triangular again.
+
+    The products of the rows that stay with L^-1 1, and with the row of somebody who is about to
+    join, are what they were: these are rotated with them.
+    """
+    L, place, ones = members.L, members.place, members.ones
     first = place[i]
     m = members.size[0] - 1
     for a in range(first, m):
@@ -135,6 +152,9 @@ def _leave(members: ActiveSet, i: int) -> None:
         x, y = L[k, k], L[k, k + 1]
         length = np.sqrt(x * x + y * y)
         c, s = x / length, y / length
+        ones[k], ones[k + 1] = c * ones[k] + s * ones[k + 1], c * ones[k + 1] - s * ones[k]
+        if row.size > 0:
+            row[k], row[k + 1] = c * row[k] + s * row[k + 1], c * row[k + 1] - s * row[k]
         for a in range(k, m):
             u, v = L[a, k], L[a, k + 1]
             L[a, k] = c * u + s * v
@@ -152,25 +172,29 @@ def _sum(x: np.ndarray) -> float:
 @inner
 def _inverse_of_ones(members: ActiveSet) -> np.ndarray:
     """(K_AA + shift)^-1 1."""
-    ones = np.ones(members.size[0])
-    _forward(members.L, ones.size, ones)
+    ones = np.empty(members.size[0])
+    for a in range(ones.size):
+        ones[a] = members.ones[a]
     _backward(members.L, ones.size, ones)
     return ones
 
 
 @inner
 def _project(
-    gram: Gram, members: ActiveSet, i: int, shift: float, ones: np.ndarray
+    gram: Gram, members: ActiveSet, i: int, row: np.ndarray, shift: float
 ) -> tuple[np.ndarray, float]:
-    """The affine projection rho of phi_i on the members, and its squared distance."""
-    column = _column(gram, members, i, shift)
-    rho = column.copy()
-    _forward(members.L, rho.size, rho)
-    _backward(members.L, rho.size, rho)
-    extra = (1.0 - _sum(rho)) / _sum(ones)
-    for a in range(rho.size):
-        rho[a] += extra * ones[a]
-    distance = gram.diag[i] + shift + extra - np.dot(column, rho)
+    """The affine projection rho of phi_i, whose row this is, on the members; its squared distance.
+
+    rho = L^-T (row + extra L^-1 1), with extra such that it sums to one.
+    """
+    m = members.size[0]
+    share = _times(row, members.ones, m)
+    extra = (1.0 - share) / _times(members.ones, members.ones, m)
+    rho = np.empty(m)
+    for a in range(m):
+        rho[a] = row[a] + extra * members.ones[a]
+    _backward(members.L, m, rho)
+    distance = gram.diag[i] + shift + extra * (1.0 - share) - _times(row, row, m)
     return rho, max(distance, 0.0)
 
 
@@ -232,10 +256,12 @@ def _move(
 
 
 @inner
-def _to_bound(members: ActiveSet, j: int, bound: float, t: np.ndarray) -> None:
-    """A member that has met its bound is put there exactly, and leaves."""
+def _to_bound(
+    members: ActiveSet, j: int, bound: float, t: np.ndarray, row: np.ndarray
+) -> None:
+    """A member that has met its bound is put there exactly, and leaves; `row` as in `_leave`."""
     t[j] = bound
-    _leave(members, j)
+    _leave(members, j, row)
 
 
 @inner
@@ -267,7 +293,7 @@ def _push(
         partner = _partner(dual, point, i, sign)
         if partner < 0:
             return 0, 0.0
-        _join(gram, members, partner, shift)
+        _join(gram, members, partner, _row(gram, members, partner, shift), shift)
     moved = np.empty(members.size[0] + 1, np.int64)
     change = np.empty(moved.size)
     for a in range(moved.size):
@@ -275,8 +301,9 @@ def _push(
         change[a] = t[moved[a]]
     slope = sign * (point.F[i] - _level(members, point.F))
     gained = 0.0
+    row = _row(gram, members, i, shift)
     while slope > 0.1 * tol and members.size[0] > 0:
-        rho, distance = _project(gram, members, i, shift, _inverse_of_ones(members))
+        rho, distance = _project(gram, members, i, row, shift)
         step, block = _first_block(members.ids, rho, sign, dual.lo, dual.hi, t, i)
         curved = distance > _FLAT * (gram.diag[i] + shift)
         if curved and 2.0 * slope < step * distance:
@@ -293,9 +320,9 @@ def _push(
             break
         slope -= 0.5 * step * distance
         j = members.ids[block]
-        _to_bound(members, j, dual.hi[j] if sign * rho[block] < 0.0 else dual.lo[j], t)
+        _to_bound(members, j, dual.hi[j] if sign * rho[block] < 0.0 else dual.lo[j], t, row)
     if dual.lo[i] < t[i] < dual.hi[i]:
-        _join(gram, members, i, shift)
+        _join(gram, members, i, row, shift)
     for a in range(moved.size):
         change[a] = 0.5 * (change[a] - t[moved[a]])
     add_rows(gram, moved, change, point.F)
@@ -303,10 +330,12 @@ def _push(
 
 
 @inner
-def _swap_in(dual: Dual, members: ActiveSet, i: int, point: Point, shift: float) -> int:
+def _swap_in(
+    dual: Dual, members: ActiveSet, i: int, row: np.ndarray, point: Point, shift: float
+) -> int:
     """i is inside its box and in the hull of the members: move until one of them is at a bound."""
     t, F = point
-    rho, _ = _project(dual.gram, members, i, shift, _inverse_of_ones(members))
+    rho, _ = _project(dual.gram, members, i, row, shift)
     slope = F[i]
     for a in range(rho.size):
         slope -= rho[a] * F[members.ids[a]]
@@ -323,8 +352,8 @@ def _swap_in(dual: Dual, members: ActiveSet, i: int, point: Point, shift: float)
         t[i] = dual.hi[i] if sign > 0.0 else dual.lo[i]
     else:
         j = members.ids[block]
-        _to_bound(members, j, dual.hi[j] if sign * rho[block] < 0.0 else dual.lo[j], t)
-        _join(dual.gram, members, i, shift)
+        _to_bound(members, j, dual.hi[j] if sign * rho[block] < 0.0 else dual.lo[j], t, row)
+        _join(dual.gram, members, i, row, shift)
     return rows
 
 
@@ -333,6 +362,7 @@ def _make_level(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int
     """Newton steps on the members until F is level there; who meets a bound leaves."""
     t, F = point
     rows = 0
+    nobody = np.empty(0)
     while members.size[0] > 0:
         m = members.size[0]
         step = np.empty(m)
@@ -367,7 +397,7 @@ def _make_level(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int
         if block < 0:
             break  # another step would only chase rounding
         j = members.ids[block]
-        _to_bound(members, j, dual.hi[j] if rising else dual.lo[j], t)
+        _to_bound(members, j, dual.hi[j] if rising else dual.lo[j], t, nobody)
     return rows
 
 
@@ -380,9 +410,10 @@ def _begin(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int:
     members.size[0] = 0
     rows = 0
     for i in range(point.t.size):
-        inside = dual.lo[i] < point.t[i] < dual.hi[i]
-        if inside and not _join(dual.gram, members, i, shift):
-            rows += _swap_in(dual, members, i, point, shift)
+        if dual.lo[i] < point.t[i] < dual.hi[i]:
+            row = _row(dual.gram, members, i, shift)
+            if not _join(dual.gram, members, i, row, shift):
+                rows += _swap_in(dual, members, i, row, point, shift)
     return rows + _make_level(dual, members, point, tol)
 
 
@@ -416,6 +447,7 @@ def copy_set(source: ActiveSet, target: ActiveSet) -> None:
     target.ids[:m] = source.ids[:m]
     target.place[:] = source.place
     target.L[:m, :m] = source.L[:m, :m]
+    target.ones[:m] = source.ones[:m]
 
 
 def climb(

@@ -133,10 +133,15 @@ def certified_value(dual: Dual, point: Point, rows: int) -> float:
     return total - _EPS * (4.0 * (rows + t.size) * mass * largest + reach * reach)
 
 
+@njit(nogil=True, cache=True)
 def intercept(dual: Dual, point: Point) -> float:
     """Intercept beta that matches ``t``: the middle of the last violating pair."""
-    top = float(point.F[point.t < dual.hi].max(initial=-np.inf))
-    low = float(point.F[point.t > dual.lo].min(initial=np.inf))
+    top, low = -np.inf, np.inf
+    for i in range(point.t.size):
+        if point.t[i] < dual.hi[i]:
+            top = max(top, point.F[i])
+        if point.t[i] > dual.lo[i]:
+            low = min(low, point.F[i])
     if np.isfinite(top) and np.isfinite(low):
         return 0.5 * (top + low)
     return top if np.isfinite(top) else low
