@@ -47,7 +47,8 @@ class Settings:
         Anchors whose enforcement is tried before a node of the convex search is split: with more
         the tree hardly shrinks.
     spare : float
-        How many times as many anchors are tried as the split needs: the best of twice as many.
+        How many times as many anchors are tried as the split needs: with twice as many the tree is
+        a little smaller, and takes longer.
     decay : float
         How much less a later child of a split counts: it may give up fewer anchors.
     sharpness : float
@@ -97,7 +98,7 @@ class Settings:
     accuracy: float = 1e-7
     rough: float = 1e-3
     probes: int = 24
-    spare: float = 2.0
+    spare: float = 1.5
     decay: float = 0.9
     sharpness: float = 6.0
     round_every: int = 10

@@ -85,10 +85,11 @@ def _forward(L: np.ndarray, m: int, x: np.ndarray) -> None:
 def _backward(L: np.ndarray, m: int, x: np.ndarray) -> None:
     """Solve L'y = x in place."""
     for a in range(m - 1, -1, -1):
-        x[a] /= L[a, a]
         row = L[a]
+        found = x[a] / row[a]
+        x[a] = found
         for b in range(a):
-            x[b] -= row[b] * x[a]
+            x[b] -= row[b] * found
 
 
 @inner(fastmath=_FAST)

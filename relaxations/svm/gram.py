@@ -78,15 +78,14 @@ def add_rows(gram: Gram, index: np.ndarray, factor: np.ndarray, out: np.ndarray)
         for k in range(rank):
             w[k] += factor[a] * gram.Z[index[a], k]
     for k in range(0, rank - 3, 4):  # four at a time: out is read and written less often
-        one, two, three, four = gram.T[k], gram.T[k + 1], gram.T[k + 2], gram.T[k + 3]
+        w0, w1, w2, w3 = w[k], w[k + 1], w[k + 2], w[k + 3]
+        z0, z1, z2, z3 = gram.T[k], gram.T[k + 1], gram.T[k + 2], gram.T[k + 3]
         for i in range(out.size):
-            out[i] += (w[k] * one[i] + w[k + 1] * two[i]) + (
-                w[k + 2] * three[i] + w[k + 3] * four[i]
-            )
+            out[i] += w0 * z0[i] + w1 * z1[i] + w2 * z2[i] + w3 * z3[i]
     for k in range(rank - rank % 4, rank):
-        one = gram.T[k]
+        w0, z0 = w[k], gram.T[k]
         for i in range(out.size):
-            out[i] += w[k] * one[i]
+            out[i] += w0 * z0[i]
 
 
 @njit(nogil=True, cache=True)
