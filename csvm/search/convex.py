@@ -4,6 +4,9 @@ Leaving the free anchors out gives a convex problem, exact in a few active-set s
 parent's.  If the anchors it violates fit the budgets the node is solved.  Else it is split by a
 chain of them (`bnb.chains`).  Enforcing each is tried before the split; those that the incumbent
 refutes are given up for good.
+
+Where few anchors may still be given up a node is split by a cover instead: violated anchors are
+enforced one after the other until the incumbent refutes it, and one of them must be given up.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from relaxations.svm.bounds.convex import ConvexBound, Solved
 from relaxations.svm.dual import Dual
 
 from .incumbents import Finder
-from .instance import ENFORCED, GIVEN_UP, Instance
+from .instance import ENFORCED, FREE, GIVEN_UP, Instance
 from .settings import Settings
 from .state import State
 
@@ -44,12 +47,11 @@ class ConvexSearch:
             node.t, node.bound = solved.t, max(node.bound, solved.bound)
             if node.bound >= goal.cutoff:
                 return Evaluation(node.bound, removed=goal.cutoff)
-            slack = self._slack(solved)
-            violated = node.free[slack[node.free] > _VIOLATED]
-            if not self._in.overdrawn(violated, left).size:
-                _, x = self._finder.read(solved.t, solved.F, slack <= _VIOLATED, solved.beta)
-                return Evaluation(node.bound, [("N", x)], removed=goal.cutoff)
-            violated = violated[np.argsort(-slack[violated], kind="stable")]
+            violated = self._violated(node.status, solved, left)
+            if not violated.size:
+                return Evaluation(node.bound, self._solution(solved), removed=goal.cutoff)
+            if left.sum() <= self._settings.few:
+                return self._cover(node, solved, left, goal)
             trials = self._try(node, solved, Chains(self._in.weights, left), violated, goal)
             refuted = [j for j, trial in trials.items() if trial.bound >= goal.cutoff]
             node.status[refuted] = GIVEN_UP
@@ -57,6 +59,7 @@ class ConvexSearch:
                 break
         children = self._split(node, violated, trials, goal)
         bound = max(node.bound, min(child.bound for child in children))
+        slack = self._slack(solved)
         solutions = [] if goal.probe else self._finder.round(node.status, slack, node.t, goal)
         return Evaluation(bound, solutions, [Candidate(0)], children, removed=goal.cutoff)
 
@@ -71,6 +74,55 @@ class ConvexSearch:
         """1 - y_j f(x_j) of all anchors."""
         at = self._in.anchors()
         return self._in.p[at] * (solved.F[at] - solved.beta)
+
+    def _violated(self, status: np.ndarray, solved: Solved, left: np.ndarray) -> np.ndarray:
+        """Free anchors of the rates that do not allow all that are violated to be given up.
+
+        The most violated first.
+        """
+        slack, free = self._slack(solved), np.flatnonzero(status == FREE)
+        violated = free[slack[free] > _VIOLATED]
+        rates = self._in.weights[self._in.overdrawn(violated, left)]
+        violated = violated[np.any(rates[:, violated] > 0.0, axis=0)]
+        return violated[np.argsort(-slack[violated], kind="stable")]
+
+    def _solution(self, solved: Solved) -> list[tuple[str, np.ndarray]]:
+        """The classifier of a node whose violated anchors fit the budgets."""
+        kept = self._slack(solved) <= _VIOLATED
+        return [("N", self._finder.read(solved.t, solved.F, kept, solved.beta)[1])]
+
+    def _cover(
+        self, node: State, solved: Solved, left: np.ndarray, goal: Goal
+    ) -> Evaluation:
+        """Split by which is the first anchor of a cover that is given up.
+
+        The most violated anchor is enforced, and again, until the incumbent refutes what is left,
+        or its violated anchors fit the budgets.
+        """
+        rest, dual = node.part(), self._in.dual(node.status == ENFORCED, node.b_l, node.b_u)
+        children: list[Child] = []
+        violated = self._violated(rest.status, solved, left)
+        while violated.size and solved.bound < goal.cutoff and not goal.expired():
+            anchor = int(violated[0])
+            children.append(_solved(rest.with_status(anchor, GIVEN_UP), solved))
+            rest.status[anchor] = ENFORCED
+            self._bound.hold()
+            _enforce(dual, self._in.first + anchor)
+            solved = self._go_on(dual, solved, goal)
+            violated = self._violated(rest.status, solved, left)
+        if solved.bound >= goal.cutoff:
+            return Evaluation(node.bound, [], [Candidate(0)], children, removed=goal.cutoff)
+        if violated.size:  # out of time
+            children.append(_solved(rest, solved))
+            return Evaluation(node.bound, [], [Candidate(0)], children)
+        found = self._solution(solved)
+        return Evaluation(node.bound, found, [Candidate(0)], children, removed=solved.bound)
+
+    def _go_on(self, dual: Dual, solved: Solved, goal: Goal) -> Solved:
+        """Solve again with more anchors in the dual."""
+        return self._bound.apply_from(
+            solved, dual, goal.cutoff, goal.patience, self._settings.accuracy
+        )
 
     def _decides(self, status: np.ndarray) -> bool:
         """Whether what is left of the budgets enforces an anchor, or is overdrawn."""
@@ -87,18 +139,11 @@ class ConvexSearch:
         for j in chains.trials(violated, self._settings.spare, self._settings.probes):
             if goal.expired():
                 break
-            trials[j] = self._enforce(dual, solved, self._in.first + j, goal)
+            variable = self._in.first + j
+            _enforce(dual, variable)
+            trials[j] = self._go_on(dual, solved, goal)
+            dual.lo[variable] = dual.hi[variable] = 0.0
         return trials
-
-    def _enforce(self, dual: Dual, solved: Solved, variable: int, goal: Goal) -> Solved:
-        """Solve with one more anchor in the dual, which is as before afterwards."""
-        side = dual.hi if dual.p[variable] > 0.0 else dual.lo
-        side[variable] = np.copysign(np.inf, dual.p[variable])
-        trial = self._bound.apply_from(
-            solved, dual, goal.cutoff, goal.patience, self._settings.accuracy
-        )
-        side[variable] = 0.0
-        return trial
 
     def _split(
         self, node: State, violated: np.ndarray, trials: dict[int, Solved], goal: Goal
@@ -137,3 +182,15 @@ class ConvexSearch:
             child.status, child.bound = status, node.bound
             children.append(Child(child, child.bound))
         return children
+
+
+def _enforce(dual: Dual, variable: int) -> None:
+    """Let an anchor that was left out have a multiplier."""
+    side = dual.hi if dual.p[variable] > 0.0 else dual.lo
+    side[variable] = np.copysign(np.inf, dual.p[variable])
+
+
+def _solved(node: State, solved: Solved) -> Child:
+    """A child whose convex problem is solved."""
+    node.t, node.bound = solved.t, max(node.inherited, solved.bound)
+    return Child(node, node.bound)

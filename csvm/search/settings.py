@@ -49,6 +49,8 @@ class Settings:
     spare : float
         How many times as many anchors are tried as the split needs: with twice as many the tree is
         a little smaller, and takes longer.
+    few : float
+        Where no more can be given up a node of the convex search is split by a cover.
     decay : float
         How much less a later child of a split counts: it may give up fewer anchors.
     sharpness : float
@@ -99,6 +101,7 @@ class Settings:
     rough: float = 1e-3
     probes: int = 24
     spare: float = 1.5
+    few: float = 2.0
     decay: float = 0.9
     sharpness: float = 6.0
     round_every: int = 10

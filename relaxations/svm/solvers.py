@@ -124,40 +124,52 @@ class OSQPSolver:
 
 
 class AutoSolver:
-    """The active set, which is exact; pairs before it where many points are inside their box."""
+    """The active set, which is exact; pairs before it where many points are inside their box.
+
+    From a point that was held a few exact steps lead to the solution, however many are inside.
+    """
 
     def __init__(self) -> None:
         self._rescue = OSQPSolver()
         self._members: ActiveSet | None = None
+        self._known = False  # whether these are the members of the point that was solved last
         self._held: ActiveSet | None = None
+        self._is_held = False  # whether those are the members of the point that was held
 
     def hold(self) -> None:
-        """Keep the members and their factor."""
-        if self._members is None:
-            return
-        if self._held is None or len(self._held.place) != len(self._members.place):
-            self._held = empty_set(len(self._members.place), len(self._members.ids))
-        copy_set(self._members, self._held)
+        """Keep the members and their factor; if they are not known the next solve finds them."""
+        self._is_held = False
+        if self._members is not None and self._known:
+            self._keep(self._members)
+
+    def _keep(self, members: ActiveSet) -> None:
+        if self._held is None or len(self._held.place) != len(members.place):
+            self._held = empty_set(len(members.place), len(members.ids))
+        copy_set(members, self._held)
+        self._is_held = True
 
     def maximise(
         self, dual: Dual, point: Point, effort: Effort, held: bool = False,
         patience: Patience = FOR_EVER,
     ) -> tuple[int, float]:
         """See `NodeSolver`."""
-        rows = 0
-        if dual.gram.Z.shape[1] == 0 and self._many_inside(dual, point):
+        rows, self._known = 0, False
+        if not held and dual.gram.Z.shape[1] == 0 and self._many_inside(dual, point):
             first = min(effort.rows, _PAIRS_FIRST * len(dual.p))
             rows, violation = _pairs(dual, point, effort._replace(rows=first), patience)
-            held = False
             if self._done(dual, point, effort, rows, violation):
                 return rows, violation
         members = self._room(dual)
-        if held and self._held is not None:
+        if held and self._is_held and self._held is not None:
             copy_set(self._held, members)
+        elif held:
+            rows, violation = climb(dual, members, point, effort._replace(rows=0), False)
+            self._keep(members)
         more, violation = _members(dual, members, point, effort, held, patience)
-        rows += more
+        rows, self._known = rows + more, True
         if patience.expired() or self._done(dual, point, effort, rows, violation):
             return rows, violation
+        self._known = False
         more, violation = self._rescue.maximise(dual, point, effort, patience=patience)
         return rows + more, violation
 
