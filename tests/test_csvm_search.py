@@ -48,6 +48,8 @@ def enumerate_node(data, status=None, b_l=-np.inf, b_u=np.inf):
 
 SEARCHES = {
     "convex": Settings(chances=()),
+    "chains": Settings(chances=(), few=-1.0),
+    "covers": Settings(chances=(), few=np.inf),
     "base": Settings(chances=(), probes=0),
     "drop": Settings(begin_with="drop"),
     "recourse": Settings(begin_with="recourse"),
@@ -168,7 +170,7 @@ def audit(seed, node_solver, search):
 
 
 @pytest.mark.parametrize("seed, node_solver, search", [
-    *((seed, "auto", "convex") for seed in range(60)),
+    *((seed, "auto", ("convex", "chains", "covers")[seed % 3]) for seed in range(60)),
     *((seed, "auto", "base") for seed in range(60, 80)),
     *((seed, "auto", "drop") for seed in range(80, 160)),
     *((seed, "auto", "recourse") for seed in range(160, 230)),
@@ -183,7 +185,7 @@ def test_optimum_and_every_bound_match_enumeration(seed, node_solver, search):
 @pytest.mark.parametrize("block", range(100))
 def test_optimum_and_every_bound_match_enumeration_thousands(block):
     for seed in range(10_000 + 30 * block, 10_030 + 30 * block):
-        audit(seed, ("auto", "smo", "osqp")[seed % 3], list(SEARCHES)[seed % 5])
+        audit(seed, ("auto", "smo", "osqp")[seed % 3], list(SEARCHES)[seed % len(SEARCHES)])
 
 
 def node_on_an_interval(seed, node_solver, **changes):
