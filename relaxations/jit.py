@@ -1,4 +1,4 @@
-"""Compiled functions that only compiled code calls."""
+"""Compiled functions, with a way in from Python or without."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 from numba import njit
 
-__all__ = ["inner"]
+__all__ = ["inner", "outer"]
 
-inner: Any = partial(
-    njit, nogil=True, cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
-)
-"""`numba.njit` without a way in from Python, which takes a quarter of the time to compile: tuples
-of arrays are long to unpack. Called from Python such a function ends the process."""
+outer: Any = partial(njit, nogil=True, cache=True, no_cfunc_wrapper=True)
+"""`numba.njit` without a way in from C, which nobody takes and which is compiled all the same."""
+
+inner: Any = partial(outer, no_cpython_wrapper=True)
+"""`outer` without a way in from Python, which takes a quarter of the time to compile: tuples of
+arrays are long to unpack. Called from Python such a function ends the process."""

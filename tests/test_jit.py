@@ -17,7 +17,7 @@ def functions(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             words = set(re.findall(r"\w+", " ".join(map(ast.unparse, node.decorator_list))))
-            yield node, bool(words & {"njit", "inner"}), "inner" in words
+            yield node, bool(words & {"njit", "inner", "outer"}), "inner" in words
 
 
 def inner_names(path):

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numba import njit
 
 from bnb.problem import Goal
-from relaxations.jit import inner
+from relaxations.jit import inner, outer
 from relaxations.patience import Patience
 from relaxations.svm.bounds.convex import OVERHEAD
 from relaxations.svm.bounds.drop import ROUNDING
@@ -332,7 +331,7 @@ def _within_budgets(
     return True
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _read(
     p: np.ndarray, cost: np.ndarray, t: np.ndarray, half: np.ndarray, first: int,
     weights: np.ndarray, budgets: np.ndarray, kept: np.ndarray, hint: float,

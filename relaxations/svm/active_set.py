@@ -18,9 +18,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from ..jit import inner
+from ..jit import inner, outer
 from .dual import Dual, Effort, Point, value
 from .gram import Gram, add_rows, entry
 
@@ -289,23 +288,24 @@ def _push(
     up for is known from step to step.  A ray without curvature is followed until D has gained what
     is missing.  Returns the rows that were added to F and what D gained.
     """
-    gram, t = dual.gram, point.t
-    if members.size[0] == 0:
+    gram, lo, hi, t, F = dual.gram, dual.lo, dual.hi, point.t, point.F
+    ids, size = members.ids, members.size
+    if size[0] == 0:
         partner = _partner(dual, point, i, sign)
         if partner < 0:
             return 0, 0.0
         _join(gram, members, partner, _row(gram, members, partner, shift), shift)
-    moved = np.empty(members.size[0] + 1, np.int64)
+    moved = np.empty(size[0] + 1, np.int64)
     change = np.empty(moved.size)
     for a in range(moved.size):
-        moved[a] = i if a == members.size[0] else members.ids[a]
+        moved[a] = i if a == size[0] else ids[a]
         change[a] = t[moved[a]]
-    slope = sign * (point.F[i] - _level(members, point.F))
+    slope = sign * (F[i] - _level(members, F))
     gained = 0.0
     row = _row(gram, members, i, shift)
-    while slope > 0.1 * tol and members.size[0] > 0:
+    while slope > 0.1 * tol and size[0] > 0:
         rho, distance = _project(gram, members, i, row, shift)
-        step, block = _first_block(members.ids, rho, sign, dual.lo, dual.hi, t, i)
+        step, block = _first_block(ids, rho, sign, lo, hi, t, i)
         curved = distance > _FLAT * (gram.diag[i] + shift)
         if curved and 2.0 * slope < step * distance:
             step, block = 2.0 * slope / distance, -2
@@ -313,20 +313,20 @@ def _push(
             step, block = max(2.0 * (missing - gained) / slope, 1.0), -3
         t[i] += sign * step
         for a in range(rho.size):
-            t[members.ids[a]] -= sign * step * rho[a]
+            t[ids[a]] -= sign * step * rho[a]
         gained += step * slope - 0.25 * step * step * distance
         if block == -1:
-            t[i] = dual.hi[i] if sign > 0.0 else dual.lo[i]
+            t[i] = hi[i] if sign > 0.0 else lo[i]
         if block < 0:
             break
         slope -= 0.5 * step * distance
-        j = members.ids[block]
-        _to_bound(members, j, dual.hi[j] if sign * rho[block] < 0.0 else dual.lo[j], t, row)
-    if dual.lo[i] < t[i] < dual.hi[i]:
+        j = ids[block]
+        _to_bound(members, j, hi[j] if sign * rho[block] < 0.0 else lo[j], t, row)
+    if lo[i] < t[i] < hi[i]:
         _join(gram, members, i, row, shift)
     for a in range(moved.size):
         change[a] = 0.5 * (change[a] - t[moved[a]])
-    add_rows(gram, moved, change, point.F)
+    add_rows(gram, moved, change, F)
     return _rows(gram, moved.size), gained
 
 
@@ -336,25 +336,26 @@ def _swap_in(
 ) -> int:
     """i is inside its box and in the hull of the members: move until one of them is at a bound."""
     t, F = point
-    rho, _ = _project(dual.gram, members, i, row, shift)
+    gram, lo, hi, ids = dual.gram, dual.lo, dual.hi, members.ids
+    rho, _ = _project(gram, members, i, row, shift)
     slope = F[i]
     for a in range(rho.size):
-        slope -= rho[a] * F[members.ids[a]]
+        slope -= rho[a] * F[ids[a]]
     sign = 1.0 if slope >= 0.0 else -1.0
     for _ in range(2):
-        step, block = _first_block(members.ids, rho, sign, dual.lo, dual.hi, t, i)
+        step, block = _first_block(ids, rho, sign, lo, hi, t, i)
         if np.isfinite(step):
             break
         sign = -sign
     else:
         return 0
-    rows = _move(dual.gram, members, i, rho, sign * step, point)
+    rows = _move(gram, members, i, rho, sign * step, point)
     if block == -1:
-        t[i] = dual.hi[i] if sign > 0.0 else dual.lo[i]
+        t[i] = hi[i] if sign > 0.0 else lo[i]
     else:
-        j = members.ids[block]
-        _to_bound(members, j, dual.hi[j] if sign * rho[block] < 0.0 else dual.lo[j], t, row)
-        _join(dual.gram, members, i, row, shift)
+        j = ids[block]
+        _to_bound(members, j, hi[j] if sign * rho[block] < 0.0 else lo[j], t, row)
+        _join(gram, members, i, row, shift)
     return rows
 
 
@@ -362,13 +363,15 @@ def _swap_in(
 def _make_level(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int:
     """Newton steps on the members until F is level there; who meets a bound leaves."""
     t, F = point
+    gram, lo, hi = dual.gram, dual.lo, dual.hi
+    ids, L, size = members.ids, members.L, members.size
     rows = 0
     nobody = np.empty(0)
-    while members.size[0] > 0:
-        m = members.size[0]
+    while size[0] > 0:
+        m = size[0]
         step = np.empty(m)
         for a in range(m):
-            step[a] = F[members.ids[a]]
+            step[a] = F[ids[a]]
         mean = _sum(step) / m
         level = True
         for a in range(m):
@@ -376,36 +379,35 @@ def _make_level(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int
         if level:
             break
         ones = _inverse_of_ones(members)
-        _forward(members.L, m, step)
-        _backward(members.L, m, step)
+        _forward(L, m, step)
+        _backward(L, m, step)
         share = _sum(step) / _sum(ones)
         length = 1.0
         block = -1
         for a in range(m):
-            j = members.ids[a]
+            j = ids[a]
             step[a] = 2.0 * (step[a] - share * ones[a])
             if step[a] != 0.0:
-                room = dual.hi[j] - t[j] if step[a] > 0.0 else dual.lo[j] - t[j]
+                room = hi[j] - t[j] if step[a] > 0.0 else lo[j] - t[j]
                 if room / step[a] < length:
                     length = max(room / step[a], 0.0)
                     block = a
         rising = block >= 0 and step[block] > 0.0
         for a in range(m):
-            t[members.ids[a]] += length * step[a]
+            t[ids[a]] += length * step[a]
             step[a] *= -0.5 * length
-        add_rows(dual.gram, members.ids[:m], step, F)
-        rows += _rows(dual.gram, m)
+        add_rows(gram, ids[:m], step, F)
+        rows += _rows(gram, m)
         if block < 0:
             break  # another step would only chase rounding
-        j = members.ids[block]
-        _to_bound(members, j, dual.hi[j] if rising else dual.lo[j], t, nobody)
+        j = ids[block]
+        _to_bound(members, j, hi[j] if rising else lo[j], t, nobody)
     return rows
 
 
-@njit(nogil=True, cache=True)
-def _begin(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int:
-    """Members are those inside their box, and level.  Returns the rows that took."""
-    shift = _shift(dual.gram)
+@inner
+def _gather(dual: Dual, members: ActiveSet, point: Point, shift: float) -> int:
+    """Members are those inside their box.  Returns the rows that took."""
     for a in range(members.size[0]):
         members.place[members.ids[a]] = -1
     members.size[0] = 0
@@ -415,7 +417,7 @@ def _begin(dual: Dual, members: ActiveSet, point: Point, tol: float) -> int:
             row = _row(dual.gram, members, i, shift)
             if not _join(dual.gram, members, i, row, shift):
                 rows += _swap_in(dual, members, i, row, point, shift)
-    return rows + _make_level(dual, members, point, tol)
+    return rows
 
 
 @inner
@@ -451,6 +453,7 @@ def copy_set(source: ActiveSet, target: ActiveSet) -> None:
     target.ones[:m] = source.ones[:m]
 
 
+@outer
 def climb(
     dual: Dual, members: ActiveSet, point: Point, effort: Effort, ready: bool
 ) -> tuple[int, float]:
@@ -472,24 +475,21 @@ def climb(
     violation : float
         What is left of the largest violation.
     """
-    # Two functions: in one both are compiled twice over.
-    rows = 0 if ready else _begin(dual, members, point, 0.1 * effort.tol)
-    return _climb(dual, members, point, effort, rows)
-
-
-@njit(nogil=True, cache=True)
-def _climb(
-    dual: Dual, members: ActiveSet, point: Point, effort: Effort, rows: int
-) -> tuple[int, float]:
-    """`climb` from a level point, to reach which took so many rows."""
     shift = _shift(dual.gram)
-    height = value(dual.p, point)
+    rows = 0 if ready else _gather(dual, members, point, shift)
+    near, height, steps = 0.1 * effort.tol, 0.0, 0
     while True:
+        if steps > 0 or not ready:  # in one place: every call is compiled for itself
+            rows += _make_level(dual, members, point, near)
+        if steps == 0:
+            height = value(dual.p, point)
         i, sign, violation = _worst(dual, members, point)
         full = members.size[0] == members.ids.size
         if violation <= effort.tol or rows >= effort.rows or height > effort.target or full:
             return rows, violation
         missing = min(effort.target - height + 1.0 + abs(effort.target), _FAR)
         more, gained = _push(dual, members, i, sign, point, effort.tol, missing, shift)
-        rows += max(more, 1) + _make_level(dual, members, point, 0.5 * effort.tol)
+        rows += max(more, 1)
         height += gained
+        near = 0.5 * effort.tol
+        steps += 1

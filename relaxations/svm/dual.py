@@ -22,8 +22,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from ..jit import outer
 from .gram import Gram, times
 
 __all__ = [
@@ -68,7 +68,7 @@ class Effort(NamedTuple):
     target: float
 
 
-@njit(nogil=True, cache=True)
+@outer
 def make_feasible(t: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> None:
     """Clip ``t`` to its box and restore ``sum(t) = 0`` by shrinking the heavier side, in place.
 
@@ -100,7 +100,7 @@ def gradient(gram: Gram, p: np.ndarray, t: np.ndarray, F: np.ndarray) -> None:
     F += p
 
 
-@njit(nogil=True, cache=True)
+@outer
 def value(p: np.ndarray, point: Point) -> float:
     """D(t) = (p + F)'t / 2, up to rounding."""
     total = 0.0
@@ -109,7 +109,7 @@ def value(p: np.ndarray, point: Point) -> float:
     return total
 
 
-@njit(nogil=True, cache=True)
+@outer
 def certified_value(dual: Dual, point: Point, rows: int) -> float:
     """Lower bound D(t) less a bound on its rounding error.
 
@@ -133,7 +133,7 @@ def certified_value(dual: Dual, point: Point, rows: int) -> float:
     return total - _EPS * (4.0 * (rows + t.size) * mass * largest + reach * reach)
 
 
-@njit(nogil=True, cache=True)
+@outer
 def intercept(dual: Dual, point: Point) -> float:
     """Intercept beta that matches ``t``: the middle of the last violating pair."""
     top, low = -np.inf, np.inf

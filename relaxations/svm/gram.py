@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from ..jit import inner
+from ..jit import inner, outer
 
 __all__ = ["Gram", "add_rows", "block", "dense", "entry", "factored", "rows_times", "times"]
 
@@ -88,7 +87,7 @@ def add_rows(gram: Gram, index: np.ndarray, factor: np.ndarray, out: np.ndarray)
             out[i] += w0 * z0[i]
 
 
-@njit(nogil=True, cache=True)
+@outer
 def times(gram: Gram, t: np.ndarray, out: np.ndarray) -> None:
     """Write ``K t``, skipping the zeros of ``t``."""
     index = np.empty(t.size, np.int64)

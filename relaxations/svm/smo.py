@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ..jit import outer
 from .dual import Dual, Effort, Point, value
 
 __all__ = ["climb_by_pairs"]
@@ -12,7 +12,7 @@ __all__ = ["climb_by_pairs"]
 _FLAT = 1e-12  # a curvature below this is none
 
 
-@njit(nogil=True, cache=True)
+@outer
 def climb_by_pairs(dual: Dual, point: Point, effort: Effort) -> tuple[int, float]:
     """Maximise D(t) from a feasible point, in place.
 

@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 import osqp
 import scipy.sparse as sp
-from numba import njit
 
 from .. import interruptible
+from ..jit import outer
 from ..patience import FOR_EVER, Patience
 from .active_set import ActiveSet, climb, copy_set, empty_set
 from .dual import Dual, Effort, Point, value
@@ -311,7 +311,7 @@ class _Workspace:
         return _restore_sum(unit * raw.x[:n], lo, hi, float(t.sum()), share * tol * unit)
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _restore_sum(
     s: np.ndarray, lo: np.ndarray, hi: np.ndarray, total: float, near: float
 ) -> np.ndarray:
@@ -337,7 +337,7 @@ def _restore_sum(
     return out
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _shift_to_sum(
     out: np.ndarray, lo: np.ndarray, hi: np.ndarray, total: float, inner: np.ndarray
 ) -> bool:

@@ -38,9 +38,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 from scipy.linalg import cho_factor, cho_solve
 
+from ...jit import inner, outer
 from ...patience import Patience
 from ..dual import Dual, Effort, Point, intercept
 from ..gram import Gram
@@ -851,7 +851,7 @@ def _dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:
     return np.abs(B).sum(axis=1)  # diagonally dominant
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _balance(t: np.ndarray, lo: np.ndarray, hi: np.ndarray, is_free: np.ndarray) -> bool:
     """Clip t to its box and restore ``sum(t) = 0``, in place; the free variables stay.
 
@@ -883,26 +883,6 @@ def _balance(t: np.ndarray, lo: np.ndarray, hi: np.ndarray, is_free: np.ndarray)
     return abs(t.sum()) <= 4.0 * _EPS * t.size * mass
 
 
-@njit(nogil=True, cache=True)
-def _top_set(loss: np.ndarray, rates: Rates, chosen: np.ndarray) -> None:
-    """Write an allowed set of large loss as a 0-1 vector: greedy."""
-    weights, budgets, exact = rates
-    left = budgets + ROUNDING
-    chosen[:] = 0.0
-    for j in descending(loss):
-        fits = True
-        wanted = loss[j] > 0.0
-        for rate in range(budgets.size):
-            if weights[rate, j] > 0.0:
-                fits = fits and weights[rate, j] <= left[rate]
-                wanted = wanted or exact[rate]
-        if fits and wanted:
-            chosen[j] = 1.0
-            for rate in range(budgets.size):
-                left[rate] -= weights[rate, j]
-
-
-@njit(nogil=True, cache=True)
 def _moments(
     a: np.ndarray, B: np.ndarray, active: np.ndarray, rates: Rates, z: np.ndarray,
     factor: np.ndarray, passes: int, steps: int,
@@ -913,48 +893,82 @@ def _moments(
     diagonal of largest <B, X>; it is found by coordinates in X = factor factor'.  Diagonal and z
     answer each other; the variances follow z slowly, else they would go round in circles.
     """
-    m, rank = factor.shape
-    delta = np.zeros(m)
+    delta = np.zeros(active.size)
     slow = z.copy()
-    g = np.empty(rank)
-    for _pass in range(passes):
-        for _sweep in range(3):
-            for j in range(m):
-                mean = min(max(slow[active[j]], 0.0), 1.0)
-                root = np.sqrt(max(mean * (1.0 - mean), _LEAST_VARIANCE))
-                g[:] = 0.0
-                for i in range(m):
-                    if i != j:
-                        for c in range(rank):
-                            g[c] += B[j, i] * factor[i, c]
-                norm = np.sqrt(np.dot(g, g))
-                delta[j] = max(B[j, j] + norm / root, 0.0)
-                if norm > 0.0:
-                    for c in range(rank):
-                        factor[j, c] = root / norm * g[c]
+    for _ in range(passes):
+        mean = np.clip(slow[active], 0.0, 1.0)
+        _sweep(B, np.sqrt(np.maximum(mean * (1.0 - mean), _LEAST_VARIANCE)), factor, delta)
         _climb(a, B, active, rates, delta, z, steps)
         slow += 0.5 * (z - slow)
     return delta
 
 
-@njit(nogil=True, cache=True)
+@outer
+def _sweep(B: np.ndarray, roots: np.ndarray, factor: np.ndarray, delta: np.ndarray) -> None:
+    """Three rounds of coordinate steps on the rows of the factor, whose lengths are the roots."""
+    m, rank = factor.shape
+    g = np.empty(rank)
+    for _ in range(3):
+        for j in range(m):
+            for c in range(rank):
+                g[c] = 0.0
+            for i in range(m):
+                if i != j:
+                    for c in range(rank):
+                        g[c] += B[j, i] * factor[i, c]
+            norm = np.sqrt(np.dot(g, g))
+            delta[j] = max(B[j, j] + norm / roots[j], 0.0)
+            if norm > 0.0:
+                for c in range(rank):
+                    factor[j, c] = roots[j] / norm * g[c]
+
+
+@outer
 def _climb(
     a: np.ndarray, B: np.ndarray, active: np.ndarray, rates: Rates, delta: np.ndarray,
     z: np.ndarray, steps: int,
 ) -> None:
     """Conditional-gradient steps of z on the loss (a + delta)'z - z'(delta - B)z."""
-    loss = np.zeros(z.size)
-    chosen = np.zeros(z.size)
+    m = active.size
+    loss, chosen, away = np.zeros(z.size), np.empty(z.size), np.empty(z.size)
+    x = np.empty(m)
     for _ in range(steps):
-        inner = z[active]
-        gain = a + delta - 2.0 * (delta * inner - np.dot(B, inner))
-        for k in range(active.size):  # not a slice: numba takes seconds to compile its errors
-            loss[active[k]] = gain[k]
+        for k in range(m):
+            x[k] = z[active[k]]
+        product = np.dot(B, x)
+        for k in range(m):
+            loss[active[k]] = a[k] + delta[k] - 2.0 * (delta[k] * x[k] - product[k])
         _top_set(loss, rates, chosen)
-        away = chosen - z
+        for j in range(z.size):
+            away[j] = chosen[j] - z[j]
         slope = np.dot(loss, away)
         if slope <= 0.0:
             return
-        moved = away[active]
-        curve = np.dot(moved, delta * moved - np.dot(B, moved))
-        z += min(1.0, 0.5 * slope / max(curve, 1e-300)) * away
+        for k in range(m):
+            x[k] = away[active[k]]
+        product = np.dot(B, x)
+        for k in range(m):
+            product[k] = delta[k] * x[k] - product[k]
+        step = min(1.0, 0.5 * slope / max(np.dot(x, product), 1e-300))
+        for j in range(z.size):
+            z[j] += step * away[j]
+
+
+@inner
+def _top_set(loss: np.ndarray, rates: Rates, chosen: np.ndarray) -> None:
+    """Write an allowed set of large loss as a 0-1 vector: greedy."""
+    weights, budgets, exact = rates
+    left = np.empty(budgets.size)
+    for rate in range(budgets.size):
+        left[rate] = budgets[rate] + ROUNDING
+    for j in descending(loss):
+        fits = True
+        wanted = loss[j] > 0.0
+        for rate in range(budgets.size):
+            if weights[rate, j] > 0.0:
+                fits = fits and weights[rate, j] <= left[rate]
+                wanted = wanted or exact[rate]
+        chosen[j] = 1.0 if fits and wanted else 0.0
+        if fits and wanted:
+            for rate in range(budgets.size):
+                left[rate] -= weights[rate, j]

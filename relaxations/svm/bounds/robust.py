@@ -13,9 +13,8 @@ u the mean over the sets that a policy is played against.  `largest_sums` bounds
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from ...jit import inner
+from ...jit import inner, outer
 from .drop import ROUNDING, Rates, allowed_loss
 
 __all__ = ["largest_sums", "project", "spans_of"]
@@ -25,7 +24,7 @@ _ACCURACY = 1e-3  # of a projection, relative to what was violated
 _PASSES = 3  # over rates that share anchors
 
 
-@njit(nogil=True, cache=True)
+@outer
 def largest_sums(rows: np.ndarray, rates: Rates, starts: np.ndarray, out: np.ndarray) -> None:
     """Write, for each row, an upper bound on its sum over any allowed set.
 
@@ -33,28 +32,28 @@ def largest_sums(rows: np.ndarray, rates: Rates, starts: np.ndarray, out: np.nda
     """
     _, budgets, exact = rates
     mu = np.empty(budgets.size)
-    room = np.empty(rows.shape[1])
+    part = np.empty(rows.shape[1])
     for a in range(out.size):
         if starts.size == 0:
             out[a] = allowed_loss(rows[a], rates, mu)
             continue
         out[a] = 0.0
         for rate in range(budgets.size):
-            part = room[: starts[rate + 1] - starts[rate]]
-            for k in range(part.size):
+            size = starts[rate + 1] - starts[rate]
+            for k in range(size):
                 part[k] = rows[a, starts[rate] + k]
-            count = min(int(budgets[rate] + ROUNDING), part.size)
+            count = min(int(budgets[rate] + ROUNDING), size)
             if count == 0:
                 continue
-            _select(part, part.size - count)
-            for k in range(part.size - count, part.size):
+            _select(part, size, size - count)
+            for k in range(size - count, size):
                 out[a] += part[k] if exact[rate] else max(part[k], 0.0)
 
 
 @inner
-def _select(part: np.ndarray, k: int) -> None:
-    """Rearrange so that no entry before place k is larger, and none behind it smaller, than k's."""
-    left, right = 0, part.size - 1
+def _select(part: np.ndarray, size: int, k: int) -> None:
+    """Rearrange the first so many so that none before place k is larger, none behind it smaller."""
+    left, right = 0, size - 1
     while left < right:
         pivot = part[(left + right) // 2]
         i, j = left, right
@@ -86,7 +85,6 @@ def spans_of(weights: np.ndarray) -> np.ndarray:
     return spans
 
 
-@njit(nogil=True, cache=True)
 def project(
     x: np.ndarray, R: np.ndarray, top: np.ndarray, u: np.ndarray, rates: Rates, spans: np.ndarray,
     starts: np.ndarray, weight: float, price: np.ndarray, theta: np.ndarray,
@@ -114,10 +112,22 @@ def project(
     theta : ndarray (k, L)
         The same for the prices of the rates.
     """
-    k, m = R.shape
-    sums = np.empty(k)
+    sums = np.empty(x.size)
     largest_sums(R, rates, starts, sums)
+    _project(x, R, top, sums, u, rates, spans, weight, price, theta)
+
+
+@outer
+def _project(
+    x: np.ndarray, R: np.ndarray, top: np.ndarray, sums: np.ndarray, u: np.ndarray, rates: Rates,
+    spans: np.ndarray, weight: float, price: np.ndarray, theta: np.ndarray,
+) -> None:
+    """`project` once the largest sums of the rows are known."""
+    k, m = R.shape
     y, move = np.empty(m), np.empty(m)
+    most = 0.0
+    for budget in rates.budgets:
+        most += budget
     for a in range(k):
         violated = x[a] + sums[a] - np.dot(u, R[a]) - top[a]
         if violated <= 0.0:
@@ -125,7 +135,7 @@ def project(
             continue
         lam = price[a]
         if lam <= 0.0:
-            lam = violated / (1.0 / weight + rates.budgets.sum())
+            lam = violated / (1.0 / weight + most)
         low, high = 0.0, np.inf
         for _ in range(_STEPS):
             for j in range(m):  # not a slice: numba takes seconds to compile its errors
@@ -171,7 +181,7 @@ def _nearest(
                 move[j] -= theta[rate] * weights[rate, j]
     for _ in range(_PASSES if shared else 1):
         for rate in range(L):
-            first, last = spans[rate]
+            first, last = spans[rate, 0], spans[rate, 1]
             if shared:
                 for j in range(first, last):
                     move[j] += theta[rate] * weights[rate, j]
@@ -179,7 +189,7 @@ def _nearest(
             for j in range(first, last):
                 move[j] -= theta[rate] * weights[rate, j]
     for rate in range(L):
-        first, last = spans[rate]
+        first, last = spans[rate, 0], spans[rate, 1]
         squares, cross, norm = 0.0, 0.0, 0.0
         for j in range(first, last):
             if 0.0 < move[j] < 1.0 and not shared:
