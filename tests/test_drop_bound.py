@@ -7,20 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxations.jit import outer
 from relaxations.svm.bounds.drop import Rates, allowed_loss, drop_bound, top_sum, worst_set
 
 SEEDS = st.integers(0, 2**32 - 1)
-
-
-@outer
-def outer_top_sum(row, first, last, count, bar, floor):
-    return top_sum(row, first, last, count, bar, floor)
-
-
-@outer
-def outer_worst_set(linear, B, rates, guess, chosen):
-    return worst_set(linear, B, rates, guess, chosen)
 
 
 def allowed_sets(weights, budgets, exact):
@@ -59,9 +48,9 @@ def test_top_sum_is_an_upper_bound_and_nearly_exact(seed):
         row = np.round(row, 1)
     count = int(rng.integers(1, row.size + 1))
     exact = np.sort(row)[-count:].sum()
-    bound, _ = outer_top_sum(row, 0, row.size, count, rng.normal(), -np.inf)
+    bound, _ = top_sum(row, count, rng.normal(), -np.inf)
     assert bound >= exact - 1e-9 * (1 + np.abs(row).sum())
-    bound, _ = outer_top_sum(row, 0, row.size, count, rng.normal(), 0.0)
+    bound, _ = top_sum(row, count, rng.normal(), 0.0)
     assert bound >= np.maximum(np.sort(row)[-count:], 0.0).sum() - 1e-9 * (1 + np.abs(row).sum())
 
 
@@ -126,7 +115,7 @@ def test_worst_set_is_allowed_and_its_loss_is_what_it_says(seed):
     np.fill_diagonal(B, 0.0)
     linear = rng.normal(size=m)
     chosen = np.zeros(m, bool)
-    loss = outer_worst_set(linear, B, Rates(weights, budgets, exact), rng.normal(size=m), chosen)
+    loss = worst_set(linear, B, Rates(weights, budgets, exact), rng.normal(size=m), chosen)
     assert np.all((weights @ chosen)[exact] == budgets[exact])
     assert np.all(weights @ chosen <= budgets + 1e-9)
     assert loss == pytest.approx(linear[chosen].sum() + B[np.ix_(chosen, chosen)].sum(), abs=1e-9)

@@ -89,6 +89,7 @@ class Losses(NamedTuple):
     chosen: np.ndarray
 
 
+@outer
 def empty_losses(m: int, L: int) -> Losses:
     """Room for the losses of m anchors in L rates."""
     return Losses(np.zeros((2, m)), np.zeros((2, L)), np.zeros(2), np.zeros(m, np.bool_))
@@ -145,26 +146,61 @@ def drop_bound(
     -------
     DropBound
     """
-    short = np.zeros(rates.exact.size, np.bool_)
-    active = with_loss(t[free] == 0.0, rates, short)
-    variables = free[active]
-    place = variables - (t.size - 2 - len(S))
-    block = np.ix_(place, place)
-    split, prices = S[block], bars.take(active, axis=1)
-    weights = rates.weights.take(active, axis=1)
-    found = empty_losses(active.size, short.size)
+    return DropBound(*_drop_bound(K, p, t, half, free, rates, S, bars, steps))
+
+
+@outer
+def _drop_bound(
+    K: np.ndarray, p: np.ndarray, t: np.ndarray, half: np.ndarray, free: np.ndarray, rates: Rates,
+    S: np.ndarray, bars: np.ndarray, steps: int,
+) -> tuple[float, float, np.ndarray, np.ndarray, np.ndarray]:
+    """`resplit_loss` on the anchors that matter, and what it says about all of them."""
+    weights, budgets = rates.weights, rates.budgets
+    L = budgets.size
+    short = np.zeros(L, np.bool_)
+    idle = np.empty(free.size, np.bool_)
+    for j in range(free.size):
+        idle[j] = t[free[j]] == 0.0
+    active = with_loss(idle, rates, short)
+    m = active.size
+    variables = np.empty(m, np.int64)
+    place = np.empty(m, np.int64)
+    for a in range(m):
+        variables[a] = free[active[a]]
+        place[a] = variables[a] - (t.size - 2 - S.shape[0])
+    split = np.empty((m, m))
+    prices = np.empty((L, m))
+    counts = np.empty((L, m))
+    for a in range(m):
+        for b in range(m):
+            split[a, b] = S[place[a], place[b]]
+        for rate in range(L):
+            prices[rate, a] = bars[rate, active[a]]
+            counts[rate, a] = weights[rate, active[a]]
+    found = empty_losses(m, L)
     bound, ceiling = resplit_loss(
-        policy_terms(K, p, t, half, variables), split, prices,
-        Rates(weights, rates.budgets, short), starts_of(weights), steps, found,
+        policy_terms(K, p, t, half, variables), split, prices, Rates(counts, budgets, short),
+        starts_of(counts), steps, found,
     )
-    S[block], bars[:, active] = split, prices
     chosen = np.zeros(free.size, np.bool_)
-    chosen[active] = found.chosen
-    reduced = -(found.mu[:, :, None] * rates.weights).sum(axis=1)
-    reduced[:, active] += found.loss
-    return DropBound(bound, ceiling, chosen, reduced, found.ends)
+    reduced = np.zeros((2, free.size))
+    for e in range(2):
+        for j in range(free.size):
+            for rate in range(L):
+                reduced[e, j] -= found.mu[e, rate] * weights[rate, j]
+    for a in range(m):
+        j = active[a]
+        chosen[j] = found.chosen[a]
+        reduced[0, j] += found.loss[0, a]
+        reduced[1, j] += found.loss[1, a]
+        for rate in range(L):
+            bars[rate, j] = prices[rate, a]
+        for b in range(m):
+            S[place[a], place[b]] = split[a, b]
+    return bound, ceiling, chosen, reduced, found.ends
 
 
+@outer
 def with_loss(idle: np.ndarray, rates: Rates, short: np.ndarray) -> np.ndarray:
     """The anchors that matter when the idle ones cost nothing, sorted by rate.
 
@@ -172,26 +208,53 @@ def with_loss(idle: np.ndarray, rates: Rates, short: np.ndarray) -> np.ndarray:
     that is ``short`` of them (written) keeps all its anchors and stays exact.
     """
     weights, budgets, exact = rates
-    short[:] = exact & (weights @ idle < budgets)
-    # Anchors belong to the first rate that they count in; those in none come last.
-    rate = np.vstack([weights > 0.0, np.ones((1, idle.size), np.bool_)]).argmax(axis=0)
-    order = np.argsort(rate, kind="stable")
-    return order[(~idle | np.append(short, False)[rate])[order]]
+    L, m = weights.shape
+    for rate in range(L):
+        spare = 0.0
+        for j in range(m):
+            if idle[j]:
+                spare += weights[rate, j]
+        short[rate] = exact[rate] and spare < budgets[rate]
+    active = np.empty(m, np.int64)
+    count = 0
+    seen = np.zeros(m, np.bool_)
+    for rate in range(L + 1):  # anchors in no rate come last
+        for j in range(m):
+            member = rate == L or weights[rate, j] > 0.0
+            if member and not seen[j]:
+                seen[j] = True
+                if not idle[j] or (rate < L and short[rate]):
+                    active[count] = j
+                    count += 1
+    return active[:count]
 
 
+@outer
 def starts_of(weights: np.ndarray) -> np.ndarray:
     """Where each rate begins if every anchor counts one in a single rate; else nothing."""
-    if not (((weights == 0.0) | (weights == 1.0)).all() and (weights.sum(axis=0) == 1.0).all()):
-        return np.zeros(0, np.int64)
-    return np.append(0, np.cumsum(weights.sum(axis=1))).astype(np.int64)
+    rates, m = weights.shape
+    starts = np.zeros(rates + 1, np.int64)
+    for j in range(m):
+        total = 0.0
+        for rate in range(rates):
+            if weights[rate, j] == 1.0:
+                starts[rate + 1] += 1
+            total += abs(weights[rate, j])
+            if weights[rate, j] != 0.0 and weights[rate, j] != 1.0:
+                return np.zeros(0, np.int64)
+        if total != 1.0:
+            return np.zeros(0, np.int64)
+    for rate in range(rates):
+        starts[rate + 1] += starts[rate]
+    return starts
 
 
 @inner(fastmath={"reassoc", "nsz", "contract"})
-def _above(row: np.ndarray, first: int, last: int, bar: float) -> tuple[int, float]:
-    """How many entries from first to last are above the bar, and by how much in total."""
+def _above(row: np.ndarray, bar: float) -> tuple[int, float]:
+    """How many entries are above the bar, and by how much in total."""
     count = 0
     total = 0.0
-    for k in range(first, last):
+    for k in range(row.size):
         over = row[k] - bar
         if over > 0.0:
             count += 1
@@ -199,11 +262,9 @@ def _above(row: np.ndarray, first: int, last: int, bar: float) -> tuple[int, flo
     return count, total
 
 
-@inner
-def top_sum(
-    row: np.ndarray, first: int, last: int, count: int, bar: float, floor: float
-) -> tuple[float, float]:
-    """Upper bound, nearly exact, on the sum of the ``count`` largest of ``row[first:last]``.
+@outer
+def top_sum(row: np.ndarray, count: int, bar: float, floor: float) -> tuple[float, float]:
+    """Upper bound, nearly exact, on the sum of the ``count`` largest entries of ``row``.
 
     Any bar g gives the bound ``count g + sum_k (row_k - g)^+``; it is exact when ``count`` entries
     are above g.  With bars from zero (the floor) on it also bounds the sum of any fewer entries.
@@ -214,7 +275,7 @@ def top_sum(
     bound, bar : float
     """
     bar = max(bar, floor)
-    above, total = _above(row, first, last, bar)
+    above, total = _above(row, bar)
     best = count * bar + total
     best_bar = bar
     low = -np.inf
@@ -229,7 +290,7 @@ def top_sum(
             high = bar
             trial = bar - max(abs(bar), 1e-12) if low == -np.inf else 0.5 * (low + bar)
         bar = max(trial if trial < high else 0.5 * (low + high), floor)
-        above, total = _above(row, first, last, bar)
+        above, total = _above(row, bar)
         value = count * bar + total
         if value < best:
             best = value
@@ -259,8 +320,7 @@ def allowed_loss(loss: np.ndarray, rates: Rates, mu: np.ndarray) -> float:
     """
     weights, budgets, exact = rates
     L, m = weights.shape
-    for rate in range(L):
-        mu[rate] = 0.0
+    mu[:] = 0.0
     ratio = np.empty(m)
     for _ in range(3 if L > 1 else 1):
         changed = False
@@ -321,7 +381,7 @@ def _fits(used: np.ndarray, rates: Rates, out: int, into: int) -> bool:
     return True
 
 
-@inner
+@outer
 def worst_set(
     linear: np.ndarray, B: np.ndarray, rates: Rates, guess: np.ndarray, chosen: np.ndarray
 ) -> float:
@@ -345,10 +405,8 @@ def worst_set(
     """
     m = linear.size
     used = np.zeros(rates.budgets.size)
-    marginal = np.empty(m)
-    for j in range(m):
-        marginal[j] = linear[j]
-        chosen[j] = False
+    marginal = linear.copy()
+    chosen[:] = False
     some_exact = False
     for exact in rates.exact:
         some_exact = some_exact or exact
@@ -441,7 +499,7 @@ def _companions(
             count = int(budgets[rate] - weights[rate, j] + ROUNDING)
             if count > 0:
                 total, bars[rate, j] = top_sum(
-                    M[j], starts[rate], starts[rate + 1], count, bars[rate, j],
+                    M[j, starts[rate]: starts[rate + 1]], count, bars[rate, j],
                     -np.inf if exact[rate] else 0.0,
                 )
                 extra[j] += total
@@ -479,7 +537,7 @@ def resplit_loss(
     M = np.empty((m, m))
     extra = np.empty(m)
     trial = np.empty((2, m))
-    trial_mu = np.empty((2, rates.budgets.size))
+    trial_mu = np.empty(found.mu.shape)
     trial_ends = np.empty(2)
     tilted = np.empty(m)
     for j in range(m):
@@ -496,7 +554,7 @@ def resplit_loss(
             trial_ends[e] = value - b[e] * sigma - allowed_loss(
                 trial[e], rates, trial_mu[e]
             )
-        end = 0 if trial_ends[0] <= trial_ends[1] else 1
+        end = int(np.argmin(trial_ends))
         bound = trial_ends[end]
         if bound > best:
             best = bound
@@ -568,7 +626,7 @@ def _store_split(M: np.ndarray, B: np.ndarray, scale: np.ndarray, S: np.ndarray)
                 S[j, k] = min(max((M[j, k] - B[j, k]) / unit, -_MAX_SPLIT), _MAX_SPLIT)
 
 
-@outer
+@inner
 def policy_terms(
     K: np.ndarray, p: np.ndarray, t: np.ndarray, half: np.ndarray, free: np.ndarray
 ) -> tuple:
@@ -614,7 +672,6 @@ def policy_terms(
             B[a, c] = 0.25 * t[j] * share[c] * K[j, free[c]]
             B[c, a] = B[a, c]
         B[a, a] = 0.0
-    b = np.empty(2)
-    b[0], b[1] = p[t.size - 2], p[t.size - 1]
+    b = p[t.size - 2:].copy()
     terms = mass * (1.0 + abs(b[0]) + abs(b[1])) + reach * reach
     return value - 16.0 * _EPS * t.size * terms, sigma, linear, B, scale, share, b

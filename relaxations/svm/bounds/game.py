@@ -29,7 +29,6 @@ _SPLIT_STEPS = 3
 _ROWS = 40  # per variable, that an answer may take: any answer gives a valid bound
 _CERTIFICATE = 20.0  # operations, per pair of free anchors
 _OVERHEAD = 1e5  # of a round
-_PULLS = np.append(0.5 ** np.arange(6), 0.0)[:, None]  # shares of the way to an answer
 
 
 @dataclass
@@ -163,7 +162,10 @@ class DropGame:
             memory[r % _MEMORY] = found.chosen
             answer = self._answer(dual, free, mixture, x, missing, patience)
             # A step that did not help is taken back: from the best, which now knows one more set.
-            pull = _best_pull(K, p, best_at, answer, free, memory[: r + 1])
+            pull = _best_pull(
+                K, p, best_at.t, best_at.half, answer.t, answer.half, free, memory,
+                min(r + 1, _MEMORY),
+            )
             now = best_at.towards(answer, pull)
             now.forget_negligible(K, free)
         assert best is not None
@@ -236,12 +238,17 @@ class _Policy:
             self.t[j] = 0.0
 
 
+@outer
 def average_in(chosen: np.ndarray, share: float, u: np.ndarray, C: np.ndarray) -> None:
     """Mix a set into the frequencies u and the covariance C with the given share."""
-    away = chosen - u
-    u += share * away
-    C += np.outer(share * away, away)
-    C *= 1.0 - share
+    m = u.size
+    away = np.empty(m)
+    for j in range(m):
+        away[j] = (1.0 if chosen[j] else 0.0) - u[j]
+        u[j] += share * away[j]
+    for j in range(m):
+        for k in range(m):
+            C[j, k] = (1.0 - share) * (C[j, k] + share * away[j] * away[k])
 
 
 @outer
@@ -317,64 +324,81 @@ def _expand(
                 half_t[i] += 0.5 * extra * row[i]
 
 
-@outer
-def _rests(
+@inner
+def _rest(
     K: np.ndarray, p: np.ndarray, s: np.ndarray, half_s: np.ndarray, t: np.ndarray,
-    half_t: np.ndarray, free: np.ndarray, sets: np.ndarray, out: np.ndarray,
-) -> None:
-    """Write, for each set, linear, quadratic and intercept part of t once its anchors are gone.
+    half_t: np.ndarray, free: np.ndarray, chosen: np.ndarray,
+) -> tuple[float, float, float]:
+    """Linear, quadratic and intercept part of t once the chosen anchors are gone.
 
     For s = t they are p't, t'Kt / 4 and sum(t) of what is left; else the quadratic part is the
     mixed term s'Kt / 4.
     """
-    for k in range(sets.shape[0]):
-        linear = 0.0
-        quadratic = 0.0
-        sigma = 0.0
-        for i in range(t.size):
-            linear += p[i] * t[i]
-            quadratic += 0.5 * s[i] * half_t[i]
-            sigma += t[i]
-        for a in range(free.size):
-            if sets[k, a]:
-                j = free[a]
-                linear -= p[j] * t[j]
-                sigma -= t[j]
-                quadratic -= 0.5 * (s[j] * half_t[j] + t[j] * half_s[j])
-                for b in range(free.size):
-                    if sets[k, b]:
-                        quadratic += 0.25 * s[j] * t[free[b]] * K[j, free[b]]
-        out[0, k] = linear
-        out[1, k] = quadratic
-        out[2, k] = sigma
+    linear = 0.0
+    quadratic = 0.0
+    sigma = 0.0
+    for i in range(t.size):
+        linear += p[i] * t[i]
+        quadratic += 0.5 * s[i] * half_t[i]
+        sigma += t[i]
+    for a in range(free.size):
+        if chosen[a]:
+            j = free[a]
+            linear -= p[j] * t[j]
+            sigma -= t[j]
+            quadratic -= 0.5 * (s[j] * half_t[j] + t[j] * half_s[j])
+            for b in range(free.size):
+                if chosen[b]:
+                    quadratic += 0.25 * s[j] * t[free[b]] * K[j, free[b]]
+    return linear, quadratic, sigma
 
 
+@outer
 def _best_pull(
-    K: np.ndarray, p: np.ndarray, at: _Policy, answer: _Policy, free: np.ndarray, sets: np.ndarray
+    K: np.ndarray, p: np.ndarray, t: np.ndarray, half_t: np.ndarray, answer: np.ndarray,
+    half_answer: np.ndarray, free: np.ndarray, memory: np.ndarray, count: int,
 ) -> float:
-    """How far to go towards the answer: best against the last sets on a grid of shares."""
-    parts = np.empty((3, 3, len(sets)))
-    for out, (s, t) in zip(parts, ((at, at), (answer, answer), (at, answer)), strict=True):
-        _rests(K, p, s.t, s.half, t.t, t.half, free, sets, out)
-    (l0, q0, s0), (l1, q1, s1), (_, q01, _) = parts
-    pull = _PULLS
-    keep = 1.0 - pull
-    sigma = keep * s0 + pull * s1
-    value = keep * l0 + pull * l1 - keep * keep * q0 - pull * pull * q1
-    value -= 2.0 * keep * pull * q01 + np.maximum(p[-2] * sigma, p[-1] * sigma)
-    return max(float(pull[value.min(axis=1).argmax(), 0]), 0.02)
+    """How far to go from t towards the answer: best against the last sets on a grid of shares."""
+    n = t.size
+    b_l = p[n - 2]
+    b_u = p[n - 1]
+    best = -np.inf
+    best_pull = 0.0
+    terms = np.empty((count, 7))
+    for s in range(count):
+        l0, q0, s0 = _rest(K, p, t, half_t, t, half_t, free, memory[s])
+        l1, q1, s1 = _rest(K, p, answer, half_answer, answer, half_answer, free, memory[s])
+        _, q01, _ = _rest(K, p, t, half_t, answer, half_answer, free, memory[s])
+        terms[s, 0], terms[s, 1], terms[s, 2], terms[s, 3] = l0, q0, s0, l1
+        terms[s, 4], terms[s, 5], terms[s, 6] = q1, s1, q01
+    for k in range(7):
+        pull = 0.5 ** k if k < 6 else 0.0
+        keep = 1.0 - pull
+        worst = np.inf
+        for s in range(count):
+            l0, q0, s0, l1 = terms[s, 0], terms[s, 1], terms[s, 2], terms[s, 3]
+            q1, s1, q01 = terms[s, 4], terms[s, 5], terms[s, 6]
+            sigma = keep * s0 + pull * s1
+            value = keep * l0 + pull * l1 - keep * keep * q0 - pull * pull * q1
+            value -= 2.0 * keep * pull * q01 + max(b_l * sigma, b_u * sigma)
+            worst = min(worst, value)
+        if worst > best:
+            best = worst
+            best_pull = pull
+    return max(best_pull, 0.02)
 
 
+@outer
 def spread(u: np.ndarray, weights: np.ndarray, budgets: np.ndarray) -> None:
     """Scale u so that it uses up the first budget it meets, every entry within [0.01, 0.9]."""
     base = np.maximum(u, 1e-9)
     factor = 1.0
     for _ in range(60):
-        u[:] = np.clip(factor * base, 0.01, 0.9)
-        ratio = min(
-            (most / max(float(row @ u), 1e-12) for row, most in zip(weights, budgets, strict=True)),
-            default=np.inf,
-        )
+        for j in range(u.size):
+            u[j] = min(max(factor * base[j], 0.01), 0.9)
+        ratio = np.inf
+        for rate in range(budgets.size):
+            ratio = min(ratio, budgets[rate] / max(np.dot(weights[rate], u), 1e-12))
         if abs(ratio - 1.0) < 0.01:
             break
         factor *= ratio
@@ -384,8 +408,7 @@ def spread(u: np.ndarray, weights: np.ndarray, budgets: np.ndarray) -> None:
 def _close_sum(x: np.ndarray) -> None:
     """Let the intercept's variables, the last two of x, restore ``sum(x) = 0``."""
     n = x.size
-    sigma = 0.0
-    for i in range(n - 2):
-        sigma += x[i]
+    x[n - 2:] = 0.0
+    sigma = x.sum()
     x[n - 2] = max(-sigma, 0.0)
     x[n - 1] = min(-sigma, 0.0)
