@@ -22,10 +22,10 @@ import numpy as np
 
 import bnb
 from csvm.datasets import NAMES
+from csvm.laboratory import laboratory
 from csvm.search.compiled import warm_up
 
 from .csvm_instances import BASE, instances
-from .laboratory import laboratory
 from .measures import geometric_mean
 from .paper import FULL
 from .tables import lines

@@ -17,9 +17,9 @@ from joblib import cpu_count
 
 from csvm import datasets
 from csvm.jobs import cluster
+from csvm.laboratory import laboratory
 from csvm.store import StoreError
 
-from ..laboratory import laboratory
 from .algorithm import Findings, study
 from .protocol import FULL, QUICK, Data, load
 from .report import write_report
