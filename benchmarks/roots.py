@@ -15,8 +15,7 @@ from dataclasses import replace
 import bnb
 from csvm.search import CSVMProblem, Settings
 
-from .csvm_instances import BASE
-from .families import FoldProblem
+from .families import BASE, FoldProblem
 
 CASES = (
     FoldProblem("wisconsin", 1.0, 1 / 30, rates=2, per_class=False, share=0.05),

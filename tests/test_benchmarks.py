@@ -23,7 +23,6 @@ from benchmarks import (
     report,
     runner,
 )
-from benchmarks.csvm_instances import Instances
 from benchmarks.formulations import CSVM_FORMULATIONS, Arrays, attained, tight_constants
 from benchmarks.peers import PEERS, PeerError, TooLargeError, answer
 from csvm.datasets import DatasetError
@@ -132,13 +131,6 @@ def test_digests_are_stable():
 
 def test_quick_instances_differ():
     assert len({i.digest for i in families.quick()}) == len(list(families.quick()))
-
-
-@pytest.mark.filterwarnings("ignore::csvm.AnchorWarning")
-def test_the_full_size_sample_is_the_problem_of_the_grid():
-    ours = families.FoldProblem("wisconsin", 32.0, 0.25, budget=15).arrays().problem()
-    theirs = Instances("wisconsin").problem(32.0, 0.25, budget=15)
-    assert ours.fingerprint() == theirs.fingerprint()
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
