@@ -42,18 +42,9 @@ _COMPARED = 0.05  # of its time limit, for each fit that is only compared
 
 @dataclass(frozen=True)
 class Sample:
-    """Labelled points.
+    """Labelled points."""
 
-    Parameters
-    ----------
-    X : array-like (n, d)
-        As the user gave it.
-    y : ndarray (n,)
-    positive : ndarray of bool (n,)
-    groups : ndarray (n,) or None
-    """
-
-    X: Any
+    X: Any  # as the user gave it
     y: np.ndarray
     positive: np.ndarray
     groups: np.ndarray | None
@@ -90,15 +81,7 @@ class Sample:
 def candidates(
     estimator: Any, sample: Sample, constraints: Sequence[Constraint], seed: int
 ) -> list[Any]:
-    """Classifiers to fit, chosen without the points that will test them.
-
-    Parameters
-    ----------
-    estimator : classifier or None
-    sample : Sample
-    constraints : sequence of Constraint
-    seed : int
-    """
+    """Classifiers to fit, chosen without the points that will test them."""
     if estimator is not None:
         several = len(constraints) > 1 and isinstance(_last(estimator), CSVM)
         return _rising(estimator, constraints) if several else [estimator]

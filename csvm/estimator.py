@@ -574,16 +574,8 @@ def start_near(
 ) -> np.ndarray | None:
     """A solution that keeps these anchors, improved by alternation; None if there is none.
 
-    Parameters
-    ----------
-    problem : CSVMProblem
-    kept : ndarray of bool (m,)
-    t : ndarray (n,), optional
-        Multipliers to start from, for example those of a solution with other costs.
-    tolerance : float
-        Accuracy of the convex problems.
-    patience : Patience
-        When it ends, what was found so far is returned.
+    It starts from multipliers `t`, for example those of a solution with other costs. When patience
+    ends, what was found so far is returned.
     """
     multipliers = np.zeros(problem.instance.n + 2)
     if t is not None:

@@ -12,13 +12,7 @@ from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .candidates import Sample, candidates, compared, first_fitted, scores
-from .certification import (
-    Certificate,
-    certifiable,
-    check_confidence,
-    fewest_trials,
-    trials,
-)
+from .certification import Certificate, certifiable, check_share, fewest_trials, trials
 from .groups import group_names, take_groups, without_groups
 from .labels import Labels, label_tags
 from .rates import Constraint
@@ -165,12 +159,8 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self
 
     def _check_parameters(self) -> None:
-        check_confidence(self.confidence)
-        share = self.calibration
-        if isinstance(share, bool) or not isinstance(share, (int, float, np.number)):
-            raise TypeError(f"calibration must be a number in (0, 1), got {share!r}")
-        if not 0.0 < share < 1.0:
-            raise ValueError(f"calibration must be in (0, 1), got {share!r}")
+        check_share("confidence", self.confidence)
+        check_share("calibration", self.calibration)
         given = self.estimator
         if given is None:
             return

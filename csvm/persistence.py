@@ -41,15 +41,7 @@ _TABLE_KEYS = ("columns", "mean", "scale", "label", "group")
 
 
 def save(model: Any, path: str | Path, table: dict[str, Any] | None = None) -> None:
-    """Write a fitted `csvm.CSVM`; its search history is left out.
-
-    Parameters
-    ----------
-    model : CSVM
-    path : path
-    table : dict, optional
-        JSON data about the table that the model was trained on; see `csvm.tables.TableModel`.
-    """
+    """Write a fitted `csvm.CSVM` without its search history; for `table` see `TableModel`."""
     if callable(model.kernel):
         raise ValueError("a model with a kernel function cannot be saved: a file holds no code")
     arrays: dict[str, Any] = {name: np.asarray(getattr(model, name)) for name in _ARRAYS}

@@ -106,27 +106,14 @@ class Table:
 
 @dataclass(frozen=True)
 class TableModel:
-    """A classifier with the columns it reads and their standardisation.
-
-    Parameters
-    ----------
-    model : CSVM
-        Trained on standardised columns.
-    columns : list of str
-    mean, scale : ndarray
-        Of the columns in the training data.
-    label : str
-        Name of the label column.
-    group : str, optional
-        Name of the column with the groups, if rates of groups were asked for.
-    """
+    """A classifier trained on standardised columns, with their mean and scale."""
 
     model: CSVM
     columns: list[str]
     mean: np.ndarray
     scale: np.ndarray
-    label: str
-    group: str | None = None
+    label: str  # the column with the classes
+    group: str | None = None  # the column with the groups, if rates of groups were asked for
 
     def points(self, table: Table) -> np.ndarray:
         """The standardised points of a table."""
