@@ -8,10 +8,11 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["ClassWeight", "Labels", "check_weights", "class_factors", "label_tags"]
+__all__ = ["ClassWeight", "Labels", "TwoClasses", "check_weights", "class_factors"]
 
 ClassWeight = str | Mapping[Any, float] | None
 
@@ -83,7 +84,15 @@ def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
     return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
-def label_tags(tags: Any) -> Any:
-    """Tags of an estimator that knows two classes."""
-    tags.classifier_tags.multi_class = False
-    return tags
+class TwoClasses(ClassifierMixin):
+    """A classifier by the sign of its decision function."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Class of every point."""
+        chosen = (self.decision_function(X) > 0).astype(int)
+        return self.classes_[chosen]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
