@@ -23,6 +23,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -60,19 +61,9 @@ SMALL_SHARE = 0.15  # of a sample's anchors may be given up: Hoeffding's term wo
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A problem for us, and the models of it for the peers.
+    """A problem for us, whose `check` judges every solver's point, and its models for the peers.
 
-    Parameters
-    ----------
-    family, name, digest : str
-    problem : callable
-        Makes our problem; its `check` judges every solver's point.
-    formulations : mapping from name to callable
-        Makes a model, and the function from its x to a solution of our problem.
-    options : dict
-        For `bnb.solve`.
-    small_objective : bool
-        Whether peers need the objective scaled up.
+    With each model there is the function from its x to a solution of our problem.
     """
 
     family: str
@@ -80,8 +71,8 @@ class Benchmark:
     digest: str
     problem: Callable[[], Problem]
     formulations: Mapping[str, Callable[[], tuple[PeerModel, Reading]]]
-    options: Mapping[str, str]
-    small_objective: bool = False
+    options: Mapping[str, Any]  # for `bnb.solve`
+    small_objective: bool = False  # whether peers need it scaled up
 
 
 def digest(*parts: object) -> str:
@@ -127,38 +118,21 @@ def compressed_fold(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 class FoldProblem:
     """A CSVM on (a part of) the first training fold of a data set.
 
-    Parameters
-    ----------
-    data : str
-        The data set, or random points; see `made`.
-    C : float
-    gamma : float
-        0 for the linear kernel.
-    points : int, optional
-        How many rows of the fold; all by default. The first half trains, the second are anchors.
-    budget : int, optional
-        How many anchors may be given up. By default what the paper's target leaves at full size,
-        and a share of the anchors in samples.
-    rates : {1, 2, 3, -3}
-        The true positive rate; also the true negative rate; also the accuracy. Or the true positive
-        rate in each of three groups, to which the points are dealt out in turn.
-    per_class : bool
-        C in all for each class, or C for every point.
-    share : float, optional
-        What may be given up of each rate, in place of `budget`.
-    compressed : bool
-        Whether k-means centres of the training points stand for them.
+    The first half trains, the second are anchors. By default as many of these may be given up as
+    the paper's target leaves at full size, and a share of them in samples. One rate is the true
+    positive rate, the second the true negative rate, the third the accuracy; -3 is the true
+    positive rate in each of three groups, to which the points are dealt out in turn.
     """
 
-    data: str
+    data: str  # or random points; see `made`
     C: float
-    gamma: float
-    points: int | None = None
-    budget: int | None = None
+    gamma: float  # 0 for the linear kernel
+    points: int | None = None  # how many rows of the fold, if not all
+    budget: int | None = None  # how many anchors may be given up
     rates: int = 1
-    per_class: bool = True
-    share: float | None = None
-    compressed: bool = False
+    per_class: bool = True  # C in all for each class, or C for every point
+    share: float | None = None  # of each rate that may be given up, in place of `budget`
+    compressed: bool = False  # whether k-means centres stand for the training points
 
     @property
     def name(self) -> str:
@@ -190,7 +164,7 @@ class FoldProblem:
     def problem(self, settings: Settings | None = None) -> CSVMProblem:
         """As the estimator sees it: with a linear kernel no matrix is built."""
         if self.gamma:
-            return CSVMProblem(Instance(*self.arrays().as_arguments()), settings=settings)
+            return CSVMProblem(Instance(*self.arrays()), settings=settings)
         X, y, stand_for = self.rows()
         instance = Instance(X, y, *self._constraints(y, stand_for), is_factor=True)
         return CSVMProblem(instance, settings=settings)
@@ -241,7 +215,8 @@ def from_miqp(problem: bnb.MIQP) -> tuple[PeerModel, Reading]:
 
 
 def miqp_instance(
-    family: str, name: str, problem: bnb.MIQP, *, small_objective: bool = False
+    family: str, name: str, problem: bnb.MIQP, options: Mapping[str, Any] | None = None, *,
+    small_objective: bool = False,
 ) -> Benchmark:
     """An instance of the general engine; peers get the same matrices."""
     P, A = sp.coo_matrix(problem.P), sp.coo_matrix(problem.A)
@@ -249,7 +224,7 @@ def miqp_instance(
         family, name,
         digest("miqp", P.row, P.col, P.data, problem.q, A.row, A.col, A.data, problem.l, problem.u,
                problem.lb, problem.ub, problem.is_integer),
-        lambda: problem, {"plain": lambda: from_miqp(problem)}, {}, small_objective,
+        lambda: problem, {"plain": lambda: from_miqp(problem)}, options or {}, small_objective,
     )
 
 

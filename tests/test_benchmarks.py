@@ -40,7 +40,7 @@ def tiny(seed, rates=1):
 
 def tiny_instance(data):
     return families.Benchmark(
-        "tiny", "tiny", families.digest(*data.as_arguments()), data.problem,
+        "tiny", "tiny", families.digest(*data), data.problem,
         {name: lambda b=build: b(data) for name, build in CSVM_FORMULATIONS.items()},
         {"branching": "first"},
     )
@@ -55,7 +55,7 @@ def test_every_search_of_the_ablation_has_the_enumerated_optimum(settings, conte
     for seed, rates in ((0, 1), (1, 2)):
         data = tiny(seed, rates)
         with context():
-            problem = CSVMProblem(Instance(*data.as_arguments()), settings=settings)
+            problem = CSVMProblem(Instance(*data), settings=settings)
             found = bnb.solve(problem, branching="first", time_limit=60)
         assert found.optimal
         assert found.objective == pytest.approx(enumerate_node(data.problem().instance), rel=2e-4)
