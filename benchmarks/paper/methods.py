@@ -19,15 +19,7 @@ __all__ = ["Asked", "csvms", "slid", "svm"]
 
 @dataclass(frozen=True)
 class Asked:
-    """The rate asked for, and how it is searched for.
-
-    Parameters
-    ----------
-    p0 : float
-        True positive rate.
-    alpha, time_limit, gap, costs
-        See `Protocol`.
-    """
+    """The true positive rate asked for, and how it is searched for; see `Protocol`."""
 
     p0: float
     alpha: float

@@ -51,18 +51,7 @@ figure { margin: 0; } img { max-width: 100%; height: auto; display: block; }
 
 
 def write_report(outcomes: Sequence[Findings], directory: str | Path) -> Path:
-    """Write report.html, report.md, methods.csv and searches.csv.
-
-    Parameters
-    ----------
-    outcomes : sequence of Findings
-    directory : path
-
-    Returns
-    -------
-    Path
-        The HTML page.
-    """
+    """Write report.html, whose path is returned, report.md, methods.csv and searches.csv."""
     directory = Path(directory)
     found = tables(outcomes)
     for name, rows in (("methods", records(outcomes)), ("searches", searches(outcomes))):

@@ -23,14 +23,7 @@ _VERSION = 2  # raised when the same settings would give another outcome
 
 @dataclass(frozen=True)
 class Task:
-    """Work on one part of a data set.
-
-    Parameters
-    ----------
-    data : Data
-    clusters : int
-        See `Protocol`.
-    """
+    """Work on one part of a data set."""
 
     title: ClassVar[str]
 
@@ -76,17 +69,9 @@ class Task:
 
 @dataclass(frozen=True)
 class _InnerTask(Task):
-    """One inner fold at one gamma, over all costs.
+    """One inner fold at one gamma, over all costs."""
 
-    Parameters
-    ----------
-    outer, inner : (int, int)
-        Number of the fold, and of how many.
-    gamma : float
-    costs : tuple of float
-    """
-
-    outer: tuple[int, int]
+    outer: tuple[int, int]  # number of the fold, and of how many
     inner: tuple[int, int]
     gamma: float
     costs: tuple[float, ...]
@@ -129,25 +114,14 @@ class RatePath(_InnerTask):
 
 @dataclass(frozen=True)
 class Comparison(Task):
-    """Methods with given parameters on one training part and its validation part.
-
-    Parameters
-    ----------
-    where : ("fold", number, folds) or ("split", number)
-    methods : tuple of str
-        Names of the paper's methods and of `REMEDIES`.
-    choices : dict
-        Per method of the paper its parameters; the remedies take those of the SVM.
-    asked : Asked or None
-        None if no method needs it.
-    """
+    """Methods of the paper, and `REMEDIES`, on one training part and its validation part."""
 
     title = "comparison"
 
-    where: tuple[Any, ...]
+    where: tuple[Any, ...]  # ("fold", number, folds) or ("split", number)
     methods: tuple[str, ...]
-    choices: dict[str, dict[str, float]]
-    asked: Asked | None
+    choices: dict[str, dict[str, float]]  # per method; the remedies take those of the SVM
+    asked: Asked | None  # None if no method needs it
 
     @property
     def group(self) -> tuple[Any, ...]:
