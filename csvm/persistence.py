@@ -63,7 +63,9 @@ def save(model: Any, path: str | Path, table: dict[str, Any] | None = None) -> N
             **{name: float(getattr(model.result_, name)) for name in _RESULT_NUMBERS},
         },
     }
-    _write(Path(path), {"model": np.array(json.dumps(text)), **arrays})
+    with replacing(Path(path)) as file:
+        # Not compressed, so that reading a file takes no more memory than its size.
+        np.savez(file, model=np.array(json.dumps(text)), **arrays)
 
 
 def _parameters(model: Any) -> dict[str, Any]:
@@ -95,12 +97,6 @@ def load_with_table(cls: Any, path: str | Path) -> tuple[Any, dict[str, Any] | N
 
 
 # -- files ------------------------------------------------------------------------------------
-
-
-def _write(path: Path, arrays: dict[str, Any]) -> None:
-    """Nothing is compressed, so that reading a file takes no more memory than its size."""
-    with replacing(path) as file:
-        np.savez(file, **arrays)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
