@@ -7,7 +7,6 @@ prints the table of docs/bounds.md.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -22,6 +21,7 @@ import csvm.search.drop
 from csvm.search import Settings
 from relaxations.svm.bounds import game, recourse
 
+from . import command_line
 from .families import BASE, WISCONSIN_BUDGET, FoldProblem
 from .measures import geometric_mean
 
@@ -78,10 +78,7 @@ PARTS: list[tuple[str, Settings, Callable[[], AbstractContextManager]]] = [
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.ablation", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.ablation", __doc__)
     parser.add_argument("--limit", type=float, default=20.0, metavar="SECONDS",
                         help="per problem (default 20)")
     options = parser.parse_args(arguments)

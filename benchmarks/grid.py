@@ -7,7 +7,6 @@ keeps a record per problem and prints a summary per data set.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -24,6 +23,7 @@ from csvm.datasets import NAMES
 from csvm.laboratory import laboratory
 from csvm.search.compiled import warm_up
 
+from . import command_line
 from .families import BASE, FoldProblem
 from .measures import geometric_mean
 from .paper import FULL
@@ -111,10 +111,7 @@ def summary(found: Sequence[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.grid", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.grid", __doc__)
     parser.add_argument("--datasets", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME",
                         help=f"some of: {', '.join(NAMES)}")
     parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS",

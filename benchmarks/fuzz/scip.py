@@ -14,7 +14,7 @@ try:
 except ImportError:  # it is not installed
     solve = None
 
-SECONDS = 1.0
+LIMIT = 1.0  # seconds
 
 
 def scip_point(qp: Quadratic, integer: np.ndarray) -> Minimum:
@@ -28,7 +28,7 @@ def scip_point(qp: Quadratic, integer: np.ndarray) -> Minimum:
     )
     try:
         with watched([]):  # it has things to say, too
-            found = solve(model, SECONDS, 0.0).x
+            found = solve(model, LIMIT, 0.0).x
     except Exception:  # all that pyscipopt raises when SCIP itself fails: then it has no point
         found = None
     if found is None:

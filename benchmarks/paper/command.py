@@ -20,6 +20,7 @@ from csvm.jobs import cluster
 from csvm.laboratory import laboratory
 from csvm.store import StoreError
 
+from .. import command_line
 from .algorithm import Findings, study
 from .protocol import FULL, QUICK, Data, load
 from .report import write_report
@@ -50,10 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks paper", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks paper", __doc__)
     parser.add_argument(
         "--dataset", nargs="+", choices=datasets.NAMES, default=list(datasets.NAMES),
         metavar="NAME", help=f"of {', '.join(datasets.NAMES)} (default all)",

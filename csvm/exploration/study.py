@@ -250,8 +250,10 @@ def _thresholds(
     for target in map(Constraint.parse, settings["targets"]):
         cut = _cut(unseen, target, rest)
         said = unseen > cut
-        own = [float(said[rest.positive].mean()), float((~said[~rest.positive]).mean())]
-        points.append({"own": own, "proven": 1.0, "counts": _counts(fold, on_fold > cut)})
+        points.append({
+            "own": _rates(rest.positive, said), "proven": 1.0,
+            "counts": _counts(fold, on_fold > cut),
+        })
     return points
 
 
@@ -286,14 +288,10 @@ def _csvms(
             judged = (rest.positive == (name == "tnr")) | np.isin(
                 np.arange(len(rest)), fitted.anchors_
             )
-            own = [
-                float(said[rest.positive & judged].mean()),
-                float((~said[~rest.positive & judged]).mean()),
-            ]
-            predicted = fitted.decision_function(X_fold) > 0
-            proven = float(fitted.result_.optimal)
             points[target.text] = {
-                "own": own, "proven": proven, "counts": _counts(fold, predicted)
+                "own": _rates(rest.positive[judged], said[judged]),
+                "proven": float(fitted.result_.optimal),
+                "counts": _counts(fold, fitted.decision_function(X_fold) > 0),
             }
     return [points.get(target) for target in settings["targets"]]
 
@@ -312,6 +310,11 @@ def _as_far_as_possible(
             except (InfeasibleRatesError, RuntimeError):
                 continue  # the highest target is the first to fail
     return []
+
+
+def _rates(positive: np.ndarray, said: np.ndarray) -> list[float]:
+    """TPR and TNR."""
+    return [float(said[positive].mean()), float((~said[~positive]).mean())]
 
 
 def _counts(sample: Sample, predicted: np.ndarray) -> Counts:
