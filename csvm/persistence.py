@@ -228,7 +228,7 @@ def _result(data: Any) -> Result:
 
 
 def _check_keys(what: str, found: Any, expected: Any) -> None:
-    if isinstance(found, str) or not isinstance(found, (dict, list)):
+    if not isinstance(found, (dict, list)):
         raise ValueError(f"{what} must be a dictionary, got {str(found)[:40]!r}")
     for kind, names in (
         ("lacks", [name for name in expected if name not in found]),

@@ -13,15 +13,6 @@ one row ``sum_j n_j z_j >= k`` with n_j >= 0, where z_j says whether point j is 
 On any points, of training or not, a `Constraint` answers for itself. Labels are positive where
 they are > 0 (so -1 and 1, 0 and 1, or truth values); groups are compared as text.
 
-- ``constraint.value(y_true, y_pred, groups)`` is the measure; for ``[*]`` that of the worst group;
-  NaN if no point is concerned.
-- ``constraint.met(y_true, y_pred, groups)`` says whether it is as asked.
-- ``constraint.counts(y_true, y_pred, groups)`` is (right, of how many) where the measure is a share
-  of points, so that it can be tested as a binomial; None for ``f1``, ``balanced_accuracy`` and
-  ``cost``. Of ``precision`` and ``npv`` the share is of the points predicted so.
-- ``constraint.each(groups)`` is a list with one constraint per group in place of ``[*]``.
-- ``constraint.on_new_data`` is False for chosen cases, which are points given to `fit`.
-
 >>> (csvm.tpr["*"] >= 0.5).value([1, 1, 1, -1], [1, -1, 1, 1], ["a", "a", "b", "b"])
 0.5
 """
@@ -449,7 +440,8 @@ class Constraint:
     def counts(self, y_true: Any, y_pred: Any, groups: Any = None) -> tuple[int, int] | None:
         """(right, of how many) where the measure is a share of points, else None.
 
-        For ``[*]`` ask `each` of the constraints.
+        So it can be tested as a binomial. Of ``precision`` and ``npv`` the share is of the points
+        predicted so; for ``[*]`` ask `each` of the constraints.
         """
         if self.rate.group == EVERY_GROUP:
             raise ValueError(f"{self} has counts for every group: ask each(groups)")

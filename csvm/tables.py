@@ -53,11 +53,7 @@ class Table:
 
     def labels(self, name: str) -> np.ndarray:
         """The label column as text."""
-        values = self.column(name)
-        missing = sum(value is None for value in values)
-        if missing:
-            raise TableError(f"the label {name!r} is missing in {missing} of {len(self)} rows")
-        labels = np.array(values, dtype=str)
+        labels = self._filled("label", name)
         found = np.unique(labels)
         if len(found) != 2:
             raise TableError(
@@ -67,10 +63,13 @@ class Table:
 
     def groups(self, name: str) -> np.ndarray:
         """A column of groups as text; refuses missing values."""
+        return self._filled("group", name)
+
+    def _filled(self, kind: str, name: str) -> np.ndarray:
         values = self.column(name)
         if None in values:
             raise TableError(
-                f"the group {name!r} is missing in {values.count(None)} of {len(self)} rows; fill "
+                f"the {kind} {name!r} is missing in {values.count(None)} of {len(self)} rows; fill "
                 "it, or leave the rows out with --drop-missing"
             )
         return np.array(values, dtype=str)
