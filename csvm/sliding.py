@@ -11,10 +11,10 @@ from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .anchors import Anchors
-from .given import take
+from .given import Given, take
 from .groups import without_groups
 from .kernels import resolve_gamma
-from .labels import TwoClasses, check_weights
+from .labels import TwoClasses
 from .rates import Constraint
 from .requirements import RateReport, report
 
@@ -175,7 +175,7 @@ class SlidingSVC(MetaEstimatorMixin, TwoClasses, BaseEstimator):
         coded, asked = given.coded, given.asked
         signs = coded.signs[given.anchors]
         self.classes_ = coded.classes
-        self.estimator_ = self._fitted(given.points, given.labels, sample_weight)
+        self.estimator_ = self._fitted(given, sample_weight)
         decision = coded.orientation * self.estimator_.decision_function(
             given.points[given.anchors]
         )
@@ -195,12 +195,11 @@ class SlidingSVC(MetaEstimatorMixin, TwoClasses, BaseEstimator):
         self.rates_: list[RateReport] = report(asked, signs * (decision + moved[1]), margin)
         return self
 
-    def _fitted(self, X: np.ndarray, y: np.ndarray, sample_weight: Any) -> Any:
-        estimator = self.estimator
+    def _fitted(self, given: Given, sample_weight: Any) -> Any:
+        X, y, estimator = given.points, given.labels, self.estimator
         if estimator is None:
             # scikit-learn's own "scale" ignores the weights.
-            gamma = resolve_gamma("scale", X, check_weights(sample_weight, X))
-            estimator = SVC(gamma=gamma, tol=1e-8)
+            estimator = SVC(gamma=resolve_gamma("scale", X, given.weights), tol=1e-8)
         estimator = clone(estimator)  # a frozen one is returned as it is, and stays as it is
         if sample_weight is None or isinstance(estimator, FrozenEstimator):
             estimator.fit(X, y)
