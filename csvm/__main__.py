@@ -32,8 +32,6 @@ from .tables import Table, TableError, TableModel, read_table
 from .thresholds import THRESHOLDS
 from .tuning import COSTS, tune
 
-__all__ = ["main"]
-
 OK, ERROR, USAGE, UNPROVEN, CONTRADICTION, UNCERTIFIED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 _EPILOG = (

@@ -24,11 +24,6 @@ from .rates import Constraint, UnknownGroupError
 from .requirements import MissingAnchorsError
 from .tuning import COSTS, WIDTHS
 
-__all__ = [
-    "CANNOT", "Sample", "candidates", "compared", "first_fitted", "scores", "svc_and_trees",
-    "tuned_svc", "unseen_scores",
-]
-
 _FOLDS = 3
 _TREES = 50
 _FOR_TREES = 10  # points of a class: with fewer there are no folds within folds

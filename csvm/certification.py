@@ -21,20 +21,6 @@ from sklearn.utils.validation import column_or_1d
 from .groups import group_names, is_missing, take_groups
 from .rates import Constraint, check_groups, parse_constraints
 
-__all__ = [
-    "Certificate",
-    "CertifiedRate",
-    "certifiable",
-    "certify",
-    "certify_predictions",
-    "check_share",
-    "clopper_pearson",
-    "fewest_trials",
-    "positive_class",
-    "share_asked",
-    "trials",
-]
-
 
 @dataclass(frozen=True)
 class CertifiedRate:

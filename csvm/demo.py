@@ -22,8 +22,6 @@ from .certification import Certificate, certify
 from .estimator import CSVM
 from .rates import Constraint, tnr, tpr
 
-__all__ = ["ASKED", "Outcome", "compare", "draw"]
-
 ASKED = (tpr["*"] >= 0.65, tnr["*"] >= 0.65)
 
 _COLUMNS = [3, 6]  # mean area, mean concavity

@@ -35,8 +35,6 @@ from .requirements import RateReport, Requirement, report
 from .search import CSVMProblem, Instance
 from .search.compiled import warm_up
 
-__all__ = ["CSVM", "ConstantClassifierWarning", "fit_path", "start_near"]
-
 NODE_SOLVERS = ("auto", "smo", "osqp")
 
 _LARGEST = 1e100  # of the kernel matrix: products with costs and multipliers must not overflow

@@ -23,8 +23,6 @@ from relaxations.patience import FOR_EVER, OutOfTimeError, Patience
 from .formulation import factor
 from .requirements import Requirement
 
-__all__ = ["Conflict", "Feasibility", "InfeasibleRatesError"]
-
 _LONG = 2e8  # operations of an integer program, as far as anybody knows
 _NEAR = 1e-9  # hulls closer than this, relative to the points' size, are taken to meet
 

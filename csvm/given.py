@@ -15,8 +15,6 @@ from .labels import Labels, check_weights
 from .rates import check_groups, chosen_cases, concerned, parse_constraints
 from .requirements import Requirement, requirements
 
-__all__ = ["Given", "take"]
-
 
 @dataclass(frozen=True)
 class Given:

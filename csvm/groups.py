@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["group_names", "is_missing", "take_groups", "without_groups"]
-
 
 def take_groups(X: Any, sensitive_features: Any) -> tuple[Any, Any, str | None]:
     """Points, groups and the column that held them, from what a user writes.

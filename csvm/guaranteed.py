@@ -25,9 +25,6 @@ from .sequences import (
     umbrella_threshold,
 )
 
-__all__ = ["GuaranteedClassifier", "NotCertifiedWarning"]
-
-
 _MOST = 0.5  # to be held back, beyond the share asked for, for a certificate to be possible
 
 

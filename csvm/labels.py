@@ -12,8 +12,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["ClassWeight", "Labels", "TwoClasses", "check_weights", "class_factors"]
-
 ClassWeight = str | Mapping[Any, float] | None
 
 

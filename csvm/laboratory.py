@@ -16,8 +16,6 @@ from .jobs import parallel
 from .progress import ProgressLine
 from .store import Store
 
-__all__ = ["Laboratory", "Work", "laboratory"]
-
 
 class Work(Protocol):
     """A piece of work."""

@@ -20,8 +20,6 @@ from .kernels import resolve_gamma
 from .rates import Constraint, parse_constraints
 from .requirements import RateReport
 
-__all__ = ["load", "load_with_table", "save"]
-
 FORMAT = "csvm model 2"
 
 _ARRAYS = {  # kinds of numbers or text that they may hold

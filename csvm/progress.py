@@ -8,8 +8,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-__all__ = ["Estimate", "ProgressLine", "clock"]
-
 _BETWEEN_LINES = 30.0  # seconds, where the line cannot be written over
 
 

@@ -31,29 +31,6 @@ from bnb.validation import real_array
 
 from .groups import group_names
 
-__all__ = [
-    "EVERY_GROUP",
-    "Confusion",
-    "Constraint",
-    "Rate",
-    "UnknownGroupError",
-    "accuracy",
-    "all_of",
-    "at_least",
-    "balanced_accuracy",
-    "case_mask",
-    "check_groups",
-    "chosen_cases",
-    "concerned",
-    "cost",
-    "f1",
-    "npv",
-    "parse_constraints",
-    "precision",
-    "tnr",
-    "tpr",
-]
-
 EVERY_GROUP = "*"
 
 _NO_TRUTH = (

@@ -12,8 +12,6 @@ from bnb.options import Options
 from .rates import Confusion, Constraint
 from .thresholds import threshold_count, threshold_sum
 
-__all__ = ["MissingAnchorsError", "RateReport", "Requirement", "report", "requirements"]
-
 
 class MissingAnchorsError(ValueError):
     """A rate is asked of points of which there are no anchors."""

@@ -20,11 +20,6 @@ from scipy.stats import binom
 from .certification import Certificate, certify_predictions, share_asked, trials
 from .rates import Constraint
 
-__all__ = [
-    "Rule", "about", "fixed_sequence", "in_order", "safety", "threshold_of_classes",
-    "umbrella_rank", "umbrella_threshold",
-]
-
 _THRESHOLDS = 100  # of one score: neighbours closer than that hardly differ
 
 

@@ -18,8 +18,6 @@ from .labels import TwoClasses
 from .rates import Constraint
 from .requirements import RateReport, report
 
-__all__ = ["SlidingSVC", "slide"]
-
 
 def slide(
     decision: np.ndarray, y: np.ndarray, weights: np.ndarray, required: np.ndarray, *,

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["Store", "StoreError"]
-
 
 class StoreError(RuntimeError):
     """The file of records cannot be used."""

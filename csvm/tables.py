@@ -12,8 +12,6 @@ import numpy as np
 from . import persistence
 from .estimator import CSVM
 
-__all__ = ["Table", "TableError", "TableModel", "read_table"]
-
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 
 

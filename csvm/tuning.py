@@ -21,8 +21,6 @@ from .labels import Labels
 from .progress import ProgressLine
 from .rates import Confusion, Constraint, Rate, parse_constraints
 
-__all__ = ["RateScorer", "Tuned", "rate_scorer", "tune"]
-
 COSTS = (0.1, 1.0, 10.0, 100.0)
 WIDTHS = (0.03, 0.1, 0.3, 1.0)  # gamma times the number of features
 _FOLDS = 3

@@ -15,8 +15,6 @@ from .protocol import Data, Protocol
 from .remedies import REMEDIES
 from .tasks import Comparison, CostGrid, RatePath, Task
 
-__all__ = ["FREE", "Choice", "Findings", "choose", "rates", "study"]
-
 FREE, BOUND = METHODS[:2], METHODS[2:]  # without and with a rate asked for
 
 _SEARCH = ("proven", "gap", "nodes", "fit_seconds")

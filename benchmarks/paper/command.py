@@ -26,8 +26,6 @@ from .protocol import FULL, QUICK, Data, load
 from .report import write_report
 from .tabulate import tables
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the experiments, or what is left of them, and write the report; returns the exit code."""

@@ -14,8 +14,6 @@ from csvm import CSVM, SlidingSVC, fit_path, tpr
 
 from .protocol import Part, Protocol
 
-__all__ = ["Asked", "csvms", "slid", "svm"]
-
 
 @dataclass(frozen=True)
 class Asked:

@@ -16,8 +16,6 @@ from .algorithm import Findings, rates
 from .printed import METHODS
 from .remedies import REMEDIES
 
-__all__ = ["held_picture", "roc_picture", "search_picture"]
-
 # Distinct also for people who do not see red and green, and in print.
 _COLOURS = dict(zip(
     (*METHODS, *REMEDIES),

@@ -15,10 +15,6 @@ from sklearn.preprocessing import StandardScaler
 
 from csvm import datasets
 
-__all__ = [
-    "FULL", "QUICK", "Data", "Part", "Protocol", "compress", "cut", "folds", "load", "random_split",
-]
-
 _LARGE = 1000  # rows; larger sets have five folds and are compressed
 _HELD_OUT = 0.3  # of the points, in a random split
 

@@ -16,8 +16,6 @@ from .algorithm import Findings
 from .protocol import Protocol
 from .tabulate import Section, records, searches, summary, tables
 
-__all__ = ["write_report"]
-
 _WHICH = (
     "Which to take: for one rate that must hold on new data, the guaranteed one, a threshold "
     "set on positives that the fit has not seen; it says when there are too few of them. For rates "

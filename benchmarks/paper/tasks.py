@@ -16,8 +16,6 @@ from .methods import Asked, csvms, slid, svm
 from .protocol import Data, Part, cut, folds, random_split
 from .remedies import REMEDIES
 
-__all__ = ["Comparison", "CostGrid", "RatePath", "Task"]
-
 _VERSION = 2  # raised when the same settings would give another outcome
 
 

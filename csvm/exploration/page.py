@@ -12,8 +12,6 @@ from ..certification import clopper_pearson
 from ..rates import Constraint
 from .study import CSVMS, Exploration, OperatingPoint
 
-__all__ = ["write_page"]
-
 _LEVEL = 0.95
 
 

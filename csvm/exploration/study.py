@@ -29,8 +29,6 @@ from ..rates import Constraint, parse_constraints
 from ..sequences import about
 from ..store import Store
 
-__all__ = ["METHODS", "TARGETS", "Exploration", "Method", "OperatingPoint", "explore"]
-
 TARGETS = (
     "tpr>=1", "tpr>=0.98", "tpr>=0.96", "tpr>=0.93", "tpr>=0.9", "tpr>=0.85", "tpr>=0.8",
     "tpr>=0.7", "tnr>=0.7", "tnr>=0.8", "tnr>=0.9", "tnr>=0.95", "tnr>=0.98",
