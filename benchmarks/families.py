@@ -198,15 +198,10 @@ class FoldProblem:
         return Benchmark(
             family, self.name, digest("csvm", self.gamma, X, y, *self._constraints(y, stand_for)),
             self.problem,
-            {name: partial(_build, build, self) for name, build in CSVM_FORMULATIONS.items()},
+            {name: lambda build=build: build(self.arrays())
+             for name, build in CSVM_FORMULATIONS.items()},
             {"branching": "first"},
         )
-
-
-def _build(
-    build: Callable[[Arrays], tuple[PeerModel, Reading]], sample: FoldProblem
-) -> tuple[PeerModel, Reading]:
-    return build(sample.arrays())
 
 
 def from_miqp(problem: bnb.MIQP) -> tuple[PeerModel, Reading]:
