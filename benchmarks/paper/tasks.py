@@ -12,7 +12,7 @@ import numpy as np
 
 from csvm import CSVM
 
-from .methods import Asked, csvms, slid, svm
+from .methods import FITS, Asked, csvms, slid, svm
 from .protocol import Data, Part, cut, folds, random_split
 from .remedies import REMEDIES
 
@@ -140,28 +140,14 @@ class Comparison(Task):
 
     def _method(self, name: str, part: Part) -> dict[str, Any]:
         if name in REMEDIES:
-            assert self.asked is not None
             model = REMEDIES[name](part, **self.choices["SVM"], asked=self.asked)
             return _counts(model, part)
-        model = self._fitted(name, part, **self.choices[name])
+        model = FITS[name](part, **self.choices[name], asked=self.asked)
         found = _counts(model, part) | (_search(model) if isinstance(model, CSVM) else {})
         if self.where[0] == "fold":  # for the ROC curves
             scores = model.decision_function(part.X_val)
             found["scores"] = [float(f"{value:.6g}") for value in scores]
         return found
-
-    def _fitted(
-        self, name: str, part: Part, gamma: float, C: float = 1.0, C_pos: float | None = None,
-        C_neg: float | None = None,
-    ) -> Any:
-        if name == "CSVM":
-            assert self.asked is not None
-            return csvms(part, gamma, [C], self.asked)[0]
-        plain = svm(part, gamma, C_pos or C, C_neg or C)
-        if name == "sliding beta":
-            assert self.asked is not None
-            return slid(part, plain, self.asked)
-        return plain
 
 
 def _counts(model: Any, part: Part) -> dict[str, Any]:
