@@ -17,6 +17,7 @@ from pathlib import Path
 
 from csvm.datasets import DatasetError
 
+from . import command_line
 from .families import FAMILIES, Benchmark, quick
 from .nodework import Figure, measure
 from .paper.command import main as paper
@@ -30,10 +31,7 @@ QUICK_SOLVERS = [OURS, "SCIP"]
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks", __doc__)
     size = parser.add_mutually_exclusive_group(required=True)
     size.add_argument("--quick", action="store_true",
                       help="six small instances next to SCIP, in two minutes")

@@ -7,7 +7,6 @@ prints the table of docs/bounds.md.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -22,18 +21,21 @@ import csvm.search.drop
 from csvm.search import Settings
 from relaxations.svm.bounds import game, recourse
 
-from .csvm_instances import BASE, Instances
+from . import command_line
+from .families import BASE, WISCONSIN_BUDGET, FoldProblem
 from .measures import geometric_mean
 
-CASES: list[tuple[str, float, float, int | None, bool]] = [
-    ("australian", 32.0, 2.0**-2, None, True), ("australian", 32.0, 2.0, None, True),
-    ("german", 32.0, 1.0, None, True), ("german", 2.0, 2.0**-4, None, True),
-    ("biodeg", 32.0, 2.0**-5, None, True), ("biodeg", 32.0, 2.0**-2, None, True),
-    ("wisconsin", 32.0, 2.0**-4, 15, True), ("pageBlocks", 32.0, 2.0**-1, None, True),
-    ("australian", 32.0, 2.0**-5, None, False), ("australian", 1.0, 2.0**-4, None, False),
-    ("biodeg", 8.0, 2.0**-3, None, False), ("wisconsin", 8.0, 2.0**-5, 5, False),
-]
-"""(data, C, γ, budget, costs per class)."""
+CASES = (
+    FoldProblem("australian", 32.0, 2.0**-2), FoldProblem("australian", 32.0, 2.0),
+    FoldProblem("german", 32.0, 1.0), FoldProblem("german", 2.0, 2.0**-4),
+    FoldProblem("biodeg", 32.0, 2.0**-5), FoldProblem("biodeg", 32.0, 2.0**-2),
+    FoldProblem("wisconsin", 32.0, 2.0**-4, budget=WISCONSIN_BUDGET),
+    FoldProblem("pageBlocks", 32.0, 2.0**-1, compressed=True),
+    FoldProblem("australian", 32.0, 2.0**-5, per_class=False),
+    FoldProblem("australian", 1.0, 2.0**-4, per_class=False),
+    FoldProblem("biodeg", 8.0, 2.0**-3, per_class=False),
+    FoldProblem("wisconsin", 8.0, 2.0**-5, budget=5, per_class=False),
+)
 
 
 def without_covariance(chosen: np.ndarray, share: float, u: np.ndarray, C: np.ndarray) -> None:
@@ -76,28 +78,21 @@ PARTS: list[tuple[str, Settings, Callable[[], AbstractContextManager]]] = [
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.ablation", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.ablation", __doc__)
     parser.add_argument("--limit", type=float, default=20.0, metavar="SECONDS",
                         help="per problem (default 20)")
     options = parser.parse_args(arguments)
-    instances = {name: Instances(name) for name, *_ in CASES}
-    bnb.solve(instances["wisconsin"].problem(1.0, 1.0, budget=2), branching="first")  # compile
+    bnb.solve(FoldProblem("wisconsin", 1.0, 1.0, budget=2).problem(), branching="first")  # compile
     first: list[bnb.Result] = []
     print("| switched off | proven | largest gap | nodes, times | seconds, times |")
     print("| --- | --- | --- | --- | --- |")
     for label, settings, context in PARTS:
         results = []
-        for name, C, gamma, budget, per_class in CASES:
+        for case in CASES:
             with context():
-                problem = instances[name].problem(
-                    C, gamma, budget=budget, per_class=per_class, settings=settings
-                )
-                results.append(
-                    bnb.solve(problem, branching="first", time_limit=options.limit)
-                )
+                results.append(bnb.solve(
+                    case.problem(settings), branching="first", time_limit=options.limit
+                ))
         first = first or results
         pairs = list(zip(results, first, strict=True))
         proven = sum(r.optimal for r in results)

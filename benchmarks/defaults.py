@@ -8,7 +8,6 @@ rate asked for, tpr >= 0.9, was met by the points left out; their own sampling e
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 import warnings
@@ -19,6 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import csvm
+
+from . import command_line
 
 ASKED = csvm.tpr >= 0.9
 
@@ -56,10 +57,7 @@ def _cells(values: np.ndarray) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.defaults", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.defaults", __doc__)
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--datasets", nargs="+", default=list(csvm.datasets.NAMES))
     parser.add_argument("--threshold", nargs="+", default=["exact", "hoeffding"])

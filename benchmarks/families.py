@@ -22,7 +22,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,15 +34,14 @@ import bnb
 import csvm
 from bnb.problem import Problem
 from bnb.subset import BestSubset
-from csvm.search import CSVMProblem, slack_costs
-from csvm.search.instance import Instance
+from csvm.search import CSVMProblem, Instance, Settings, slack_costs
 from csvm.thresholds import threshold_count
 
-from .csvm_instances import first_fold
 from .formulations import CSVM_FORMULATIONS, Arrays, Reading
 from .instances import instance_file, load_portfolio, portfolio_problem, random_portfolio
 from .model import PeerModel
 from .paper.printed import TARGETS
+from .paper.protocol import compress, cut, load
 
 PAPER = (
     ("australian", 32.0, 2.0**-2), ("australian", 32.0, 2.0), ("australian", 2.0, 2.0**-4),
@@ -54,24 +54,16 @@ WEIGHTS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 QPLIB = ("QPLIB_3871", "QPLIB_3980", "QPLIB_3913")
 MADE = "made"
 RIDGE = 0.1  # a tenth of the squared length of a column
+COMPRESSED = 0.2  # share of pageBlocks that k-means keeps, per class
+BASE = Settings(chances=(), probes=0)  # the plain convex bound, most violated anchor first
 SMALL_SHARE = 0.15  # of a sample's anchors may be given up: Hoeffding's term would allow none
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A problem for us, and the models of it for the peers.
+    """A problem for us, whose `check` judges every solver's point, and its models for the peers.
 
-    Parameters
-    ----------
-    family, name, digest : str
-    problem : callable
-        Makes our problem; its `check` judges every solver's point.
-    formulations : mapping from name to callable
-        Makes a model, and the function from its x to a solution of our problem.
-    options : dict
-        For `bnb.solve`.
-    small_objective : bool
-        Whether peers need the objective scaled up.
+    With each model there is the function from its x to a solution of our problem.
     """
 
     family: str
@@ -79,8 +71,8 @@ class Benchmark:
     digest: str
     problem: Callable[[], Problem]
     formulations: Mapping[str, Callable[[], tuple[PeerModel, Reading]]]
-    options: Mapping[str, str]
-    small_objective: bool = False
+    options: Mapping[str, Any]  # for `bnb.solve`
+    small_objective: bool = False  # whether peers need it scaled up
 
 
 def digest(*parts: object) -> str:
@@ -102,39 +94,45 @@ def made(points: int | None) -> tuple[np.ndarray, np.ndarray]:
     return StandardScaler().fit_transform(X), np.where(y > 0, 1.0, -1.0)
 
 
+@lru_cache(maxsize=4)
+def first_fold(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """X, y of the first training fold, standardised; the first half trains."""
+    data = load(name)
+    n = len(data.y)
+    end = n - n // data.folds
+    part = cut(data, np.arange(end), np.arange(end, n), clusters=n)
+    return part.X, part.y
+
+
+@lru_cache(maxsize=1)
+def compressed_fold(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same with k-means centres in place of the points that train, and their weights."""
+    X, y = first_fold(name)
+    half = len(y) // 2
+    centres, labels, weights = compress(X[:half], y[:half], COMPRESSED)
+    order = np.argsort(-labels, kind="stable")  # positives first, as in all figures so far
+    return np.vstack([centres[order], X[half:]]), np.append(labels[order], y[half:]), weights[order]
+
+
 @dataclass(frozen=True)
 class FoldProblem:
     """A CSVM on (a part of) the first training fold of a data set.
 
-    Parameters
-    ----------
-    data : str
-        The data set, or random points; see `made`.
-    C : float
-    gamma : float
-        0 for the linear kernel.
-    points : int, optional
-        How many rows of the fold; all by default. The first half trains, the second are anchors.
-    budget : int, optional
-        How many anchors may be given up. By default what the paper's target leaves at full size,
-        and a share of the anchors in samples.
-    rates : {1, 2, 3, -3}
-        The true positive rate; also the true negative rate; also the accuracy. Or the true positive
-        rate in each of three groups, to which the points are dealt out in turn.
-    per_class : bool
-        C in all for each class, or C for every point.
-    share : float, optional
-        What may be given up of each rate, in place of `budget`.
+    The first half trains, the second are anchors. By default as many of these may be given up as
+    the paper's target leaves at full size, and a share of them in samples. One rate is the true
+    positive rate, the second the true negative rate, the third the accuracy; -3 is the true
+    positive rate in each of three groups, to which the points are dealt out in turn.
     """
 
-    data: str
+    data: str  # or random points; see `made`
     C: float
-    gamma: float
-    points: int | None = None
-    budget: int | None = None
+    gamma: float  # 0 for the linear kernel
+    points: int | None = None  # how many rows of the fold, if not all
+    budget: int | None = None  # how many anchors may be given up
     rates: int = 1
-    per_class: bool = True
-    share: float | None = None
+    per_class: bool = True  # C in all for each class, or C for every point
+    share: float | None = None  # of each rate that may be given up, in place of `budget`
+    compressed: bool = False  # whether k-means centres stand for the training points
 
     @property
     def name(self) -> str:
@@ -146,31 +144,37 @@ class FoldProblem:
         what = {1: "", 2: " two rates", 3: " three rates", -3: " three groups"}[self.rates]
         return f"{self.data}{size} {cost} {kernel}{budget}{what}"
 
-    def rows(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Points and labels, those that train first, and their number."""
-        X, y = made(self.points) if self.data == MADE else first_fold(self.data)
-        X, y = X[: self.points], y[: self.points]
-        half = len(y) // 2
+    def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Points and labels, those that train first, and the weights of these."""
+        if self.compressed:
+            X, y, stand_for = compressed_fold(self.data)
+        else:
+            X, y = made(self.points) if self.data == MADE else first_fold(self.data)
+            X, y = X[: self.points], y[: self.points]
+            stand_for = np.ones(len(y) // 2)
         # Negative anchors bind nothing unless the true negative rate counts.
-        kept = (np.arange(len(y)) < half) | (y > 0) | (self.rates > 1)
-        return X[kept], y[kept], half
+        kept = (np.arange(len(y)) < len(stand_for)) | (y > 0) | (self.rates > 1)
+        return X[kept], y[kept], stand_for
 
     def arrays(self) -> Arrays:
-        X, y, half = self.rows()
+        X, y, stand_for = self.rows()
         K = csvm.kernels.rbf(X, gamma=self.gamma) if self.gamma else csvm.kernels.linear(X)
-        cost, weights, required = self._constraints(y, half)
-        return Arrays(K, y, cost, weights, required)
+        return Arrays(K, y, *self._constraints(y, stand_for))
 
-    def problem(self) -> CSVMProblem:
+    def problem(self, settings: Settings | None = None) -> CSVMProblem:
         """As the estimator sees it: with a linear kernel no matrix is built."""
         if self.gamma:
-            return self.arrays().problem()
-        X, y, half = self.rows()
-        return CSVMProblem(Instance(X, y, *self._constraints(y, half), is_factor=True))
+            return CSVMProblem(Instance(*self.arrays()), settings=settings)
+        X, y, stand_for = self.rows()
+        instance = Instance(X, y, *self._constraints(y, stand_for), is_factor=True)
+        return CSVMProblem(instance, settings=settings)
 
-    def _constraints(self, y: np.ndarray, half: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _constraints(
+        self, y: np.ndarray, stand_for: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Costs of the training points, weights of the anchors, and what must be reached."""
-        cost = slack_costs(y[:half], self.C, per_class=self.per_class)
+        half = len(stand_for)
+        cost = slack_costs(y[:half], self.C, stand_for, per_class=self.per_class)
         weights = self._weights(y[half:])
         counts = weights.sum(axis=1)
         if self.share is not None:
@@ -190,19 +194,14 @@ class FoldProblem:
         return np.array([y > 0, y < 0, np.ones(len(y))][: self.rates], dtype=float)
 
     def instance(self, family: str) -> Benchmark:
-        X, y, half = self.rows()
+        X, y, stand_for = self.rows()
         return Benchmark(
-            family, self.name, digest("csvm", self.gamma, X, y, *self._constraints(y, half)),
+            family, self.name, digest("csvm", self.gamma, X, y, *self._constraints(y, stand_for)),
             self.problem,
-            {name: partial(_build, build, self) for name, build in CSVM_FORMULATIONS.items()},
+            {name: lambda build=build: build(self.arrays())
+             for name, build in CSVM_FORMULATIONS.items()},
             {"branching": "first"},
         )
-
-
-def _build(
-    build: Callable[[Arrays], tuple[PeerModel, Reading]], sample: FoldProblem
-) -> tuple[PeerModel, Reading]:
-    return build(sample.arrays())
 
 
 def from_miqp(problem: bnb.MIQP) -> tuple[PeerModel, Reading]:
@@ -211,7 +210,8 @@ def from_miqp(problem: bnb.MIQP) -> tuple[PeerModel, Reading]:
 
 
 def miqp_instance(
-    family: str, name: str, problem: bnb.MIQP, *, small_objective: bool = False
+    family: str, name: str, problem: bnb.MIQP, options: Mapping[str, Any] | None = None, *,
+    small_objective: bool = False,
 ) -> Benchmark:
     """An instance of the general engine; peers get the same matrices."""
     P, A = sp.coo_matrix(problem.P), sp.coo_matrix(problem.A)
@@ -219,7 +219,7 @@ def miqp_instance(
         family, name,
         digest("miqp", P.row, P.col, P.data, problem.q, A.row, A.col, A.data, problem.l, problem.u,
                problem.lb, problem.ub, problem.is_integer),
-        lambda: problem, {"plain": lambda: from_miqp(problem)}, {}, small_objective,
+        lambda: problem, {"plain": lambda: from_miqp(problem)}, options or {}, small_objective,
     )
 
 

@@ -9,7 +9,8 @@ indicator  the same with z_j = 1 ⇒ y_j f(x_j) ≥ 1 in place of a big constant
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,8 +31,7 @@ _ROUNDS = 8
 _MARGIN = 1e-6  # what the level is raised by, relatively: rounding and the heuristics' accuracy
 
 
-@dataclass(frozen=True)
-class Arrays:
+class Arrays(NamedTuple):
     """The data of a CSVM; see `csvm.search.Instance`."""
 
     K: np.ndarray
@@ -41,10 +41,7 @@ class Arrays:
     required: np.ndarray
 
     def problem(self) -> CSVMProblem:
-        return CSVMProblem(Instance(*self.as_arguments()))
-
-    def as_arguments(self) -> tuple[np.ndarray, ...]:
-        return self.K, self.y, self.cost, self.weights, self.required
+        return CSVMProblem(Instance(*self))
 
 
 def kernel(data: Arrays) -> tuple[PeerModel, Reading]:
@@ -53,17 +50,17 @@ def kernel(data: Arrays) -> tuple[PeerModel, Reading]:
     def point(x: np.ndarray) -> np.ndarray:
         return np.append(2.0 * data.y * x[:n], x[n])
 
-    return PeerModel(**formulation.kernel_csvm(*data.as_arguments()).arguments()), point
+    return PeerModel(**formulation.kernel_csvm(*data).arguments()), point
 
 
 def primal(data: Arrays) -> tuple[PeerModel, Reading]:
-    return _triangular(data, formulation.primal_csvm(*data.as_arguments()))
+    return _triangular(data, formulation.primal_csvm(*data))
 
 
 def tight(data: Arrays) -> tuple[PeerModel, Reading]:
     level = attained(data)
     model, point = _triangular(
-        data, formulation.primal_csvm(*data.as_arguments(), M1=0.0, attained=level)
+        data, formulation.primal_csvm(*data, M1=0.0, attained=level)
     )
     M = np.maximum(tight_constants(data, level), 0.0)
     anchors = np.arange(len(data.cost), len(data.y))
@@ -74,7 +71,7 @@ def tight(data: Arrays) -> tuple[PeerModel, Reading]:
 
 
 def indicator(data: Arrays) -> tuple[PeerModel, Reading]:
-    model, point = _triangular(data, formulation.primal_csvm(*data.as_arguments(), M1=0.0))
+    model, point = _triangular(data, formulation.primal_csvm(*data, M1=0.0))
     n, first = len(data.y), len(data.cost)
     kept = np.concatenate([np.arange(first), np.arange(n, model.A.shape[0])])
     rows = sp.csr_matrix(model.A[first:n])
@@ -119,7 +116,7 @@ def tight_constants(data: Arrays, level: float) -> np.ndarray:
     We maximise D_M at the M found last, which gives the next M; this is Newton's method on the
     convex function M ↦ max_t D_M(t), and converges to the smallest M that this argument can prove.
     """
-    instance = Instance(*data.as_arguments())
+    instance = Instance(*data)
     level += _MARGIN * abs(level)
     return np.array([_tight_constant(instance, j, level) for j in range(instance.m)])
 

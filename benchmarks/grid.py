@@ -7,8 +7,6 @@ keeps a record per problem and prints a summary per data set.
 
 from __future__ import annotations
 
-import argparse
-import functools
 import json
 import sys
 import time
@@ -22,10 +20,11 @@ import numpy as np
 
 import bnb
 from csvm.datasets import NAMES
+from csvm.laboratory import laboratory
 from csvm.search.compiled import warm_up
 
-from .csvm_instances import BASE, instances
-from .laboratory import laboratory
+from . import command_line
+from .families import BASE, FoldProblem
 from .measures import geometric_mean
 from .paper import FULL
 from .tables import lines
@@ -56,14 +55,14 @@ class Cell:
 
     def run(self) -> dict[str, Any]:
         begin = time.perf_counter()
-        make = functools.partial(
-            instances(self.dataset, full=self.full).problem, self.C, self.gamma,
-            per_class=self.costs == "class",
+        sample = FoldProblem(
+            self.dataset, self.C, self.gamma, per_class=self.costs == "class",
+            compressed=self.dataset == "pageBlocks" and not self.full,
         )
-        result = bnb.solve(make(), branching="first", time_limit=self.limit)
+        result = bnb.solve(sample.problem(), branching="first", time_limit=self.limit)
         found = {"problem": asdict(self), "search": figures(result), "base": None}
         if self.base_limit:
-            base = bnb.solve(make(settings=BASE), branching="first", time_limit=self.base_limit)
+            base = bnb.solve(sample.problem(BASE), branching="first", time_limit=self.base_limit)
             found["base"] = figures(base)
             if result.optimal and base.optimal:
                 same = abs(result.objective - base.objective) <= 3e-4 * abs(base.objective)
@@ -112,10 +111,7 @@ def summary(found: Sequence[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.grid", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.grid", __doc__)
     parser.add_argument("--datasets", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME",
                         help=f"some of: {', '.join(NAMES)}")
     parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS",

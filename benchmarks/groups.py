@@ -10,7 +10,6 @@ ThresholdOptimizer needs the group to predict, all others do not.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import sys
 import time
@@ -24,6 +23,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import csvm
+
+from . import command_line
 
 ASKED = csvm.tpr["*"] >= 0.65
 
@@ -126,10 +127,7 @@ def measure(split: Split, said: np.ndarray) -> list[float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.groups", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.groups", __doc__)
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--group", default="age", choices=["age", "sex"])
     options = parser.parse_args()

@@ -20,7 +20,6 @@ goes on.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import sys
 import time
@@ -45,6 +44,7 @@ from csvm.rates import Constraint, parse_constraints
 from csvm.sequences import umbrella_threshold
 from csvm.store import Store
 
+from . import command_line
 from .tables import lines
 
 QUESTIONS = {
@@ -247,8 +247,7 @@ def _cells(rows: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> tu
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.guarantees", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line("benchmarks.guarantees", __doc__)
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="seed of the first")
     parser.add_argument("--seconds", type=float, default=float("inf"))

@@ -34,14 +34,8 @@ def primal_dual_integral(
 ) -> float:
     """∫ gap dt from 0 to the limit, in seconds.
 
-    Parameters
-    ----------
-    trace : sequence of (seconds, objective, bound)
-        The gap is 1 before the first row and constant between rows.
-    end : float
-        When the solver stopped; from then on the gap is `final_gap`.
-    final_gap : float
-    limit : float
+    The gap is 1 before the first row (seconds, objective, bound) of the trace, constant between
+    rows, and `final_gap` from the end on, when the solver stopped.
     """
     moments, gaps = [0.0], [1.0]
     for seconds, objective, bound in trace:
@@ -57,20 +51,11 @@ def primal_dual_integral(
 def profile(
     seconds: Mapping[str, Sequence[float]], factors: Sequence[float]
 ) -> dict[str, np.ndarray]:
-    """Performance profiles (Dolan and Moré).
+    """Performance profiles (Dolan and Moré): a share for each solver and factor.
 
-    Parameters
-    ----------
-    seconds : mapping from solver to times, one per instance
-        Infinite where the instance was not solved, NaN where the solver could not take it. Times
-        below a millisecond count as one.
-    factors : sequence of float
-
-    Returns
-    -------
-    dict of ndarray
-        For each solver and factor, the share of the instances it took that it solved within that
-        factor of the fastest solver.
+    It is that of the instances it took that it solved within that factor of the fastest solver.
+    Seconds are infinite where an instance was not solved, NaN where the solver could not take it,
+    and below a millisecond count as one.
     """
     table = np.maximum([seconds[name] for name in seconds], 1e-3)
     best = np.fmin.reduce(table)
@@ -86,15 +71,9 @@ def profile(
 def disagreements(answers: Sequence[tuple[str, bool, float, float]], gap: float) -> list[str]:
     """What cannot all be true about one instance; empty if nothing.
 
-    Parameters
-    ----------
-    answers : sequence of (who, claims optimal, checked objective, bound)
-        Objectives are of checked points, infinite if there is none.
-    gap : float
-        The relative gap at which all of them stop.
-
-    Two that claim to be optimal may differ by the gap; nobody's bound may lie above anybody's
-    checked objective by more than that.
+    Answers are who, whether they claim to be optimal, the objective of a checked point (infinite if
+    there is none) and the bound. Two that claim to be optimal may differ by the relative gap at
+    which all stop; nobody's bound may lie above anybody's objective by more than that.
     """
     found = []
     for number, (a, a_optimal, a_objective, a_bound) in enumerate(answers):

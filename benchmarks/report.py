@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from importlib import metadata
@@ -152,10 +153,9 @@ def instance_table(table: Credited) -> list[str]:
 
 def refusals(rows: Sequence[Row]) -> list[str]:
     """What was not run or not believed, and why."""
-    found: dict[tuple[str, str], int] = {}
-    for row in rows:
-        if row.status not in ("optimal", "limit"):
-            found[row.solver, row.status] = found.get((row.solver, row.status), 0) + 1
+    found = Counter(
+        (row.solver, row.status) for row in rows if row.status not in ("optimal", "limit")
+    )
     return [f"- {solver}: {status} ({count} runs)" for (solver, status), count in found.items()]
 
 

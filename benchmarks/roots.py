@@ -8,15 +8,14 @@ next to the best solution that a search of `--limit` seconds finds.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import replace
 
 import bnb
 from csvm.search import CSVMProblem, Settings
 
-from .csvm_instances import BASE
-from .families import FoldProblem
+from . import command_line
+from .families import BASE, FoldProblem
 
 CASES = (
     FoldProblem("wisconsin", 1.0, 1 / 30, rates=2, per_class=False, share=0.05),
@@ -34,10 +33,7 @@ SEARCHES = (BASE, replace(ALONE, begin_with="drop"), replace(ALONE, begin_with="
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.roots", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.roots", __doc__)
     parser.add_argument("--limit", type=float, default=20.0, metavar="SECONDS",
                         help="for the search whose solution is the measure (default 20)")
     options = parser.parse_args(arguments)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import bnb
+from csvm.laboratory import laboratory
 from csvm.search import compiled
 from csvm.store import Store, StoreError
 
@@ -26,7 +27,6 @@ from .families import (
     subset_problem,
 )
 from .instances import portfolio_problem, random_portfolio
-from .laboratory import laboratory
 from .measures import disagreements, primal_dual_integral, relative_gap
 from .model import objective_scale
 from .peers import PEERS, Answer, Peer, PeerError, TooLargeError, ask

@@ -21,9 +21,8 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +35,14 @@ from csvm.estimator import _SAVE_EVERY
 from csvm.search.compiled import warm_up
 from csvm.store import Store
 
-from .families import FoldProblem, products, sparse_regression, subset_problem
+from .families import (
+    Benchmark,
+    FoldProblem,
+    miqp_instance,
+    products,
+    sparse_regression,
+    subset_problem,
+)
 from .instances import instance_file, portfolio_problem, random_portfolio
 from .measures import geometric_mean
 
@@ -44,75 +50,42 @@ MODES = ("one", "two", "dask")
 KILLS = 10
 
 
-@dataclass(frozen=True)
-class Task:
-    """A problem that takes one worker a minute or so."""
+def cases(only: str) -> Iterator[Benchmark]:
+    """Those with this in their name.
 
-    family: str
-    name: str
-    make: Callable[[], bnb.Problem | None]
-    options: dict = field(default_factory=dict)
+    Each takes one worker 20 to 120 s on a machine of today; where it does not, it is not counted.
+    """
+    return (case for case in _cases() if only in f"{case.family} {case.name}")
 
 
-def _csvm(*arguments: object, **more: object) -> Task:
-    sample = FoldProblem(*arguments, per_class=False, **more)  # type: ignore[arg-type]
-    return Task("CSVM", sample.name, sample.problem, {"branching": "first"})
-
-
-def _market(assets: int, seed: int, weight: float) -> Task:
-    """A made one: those of the OR-Library take seconds."""
-    return Task(
-        "portfolios", f"factor{assets} seed {seed} λ={weight:g}",
-        lambda: portfolio_problem(*random_portfolio(assets, seed), weight),
-    )
-
-
-def _diabetes(k: int) -> Task:
+def _cases() -> Iterator[Benchmark]:
+    """The way work is dealt out was chosen on the first two CSVMs, one market, diabetes, QPLIB."""
+    for sample in (
+        FoldProblem("german", 4.0, 2.0**-5, per_class=False),
+        FoldProblem("biodeg", 4.0, 2.0**-5, per_class=False),
+        FoldProblem("biodeg", 8.0, 2.0**-5, per_class=False),
+        FoldProblem("german", 16.0, 2.0**-6, 320, rates=2, per_class=False),
+    ):
+        yield sample.instance("CSVM")
+    # Made markets: those of the OR-Library take seconds.
+    for assets, seed, weight in ((400, 1, 0.99), (200, 7, 0.999)):
+        yield miqp_instance("portfolios", f"factor{assets} seed {seed} λ={weight:g}",
+                            portfolio_problem(*random_portfolio(assets, seed), weight))
     X, y = load_diabetes(return_X_y=True)
-    return Task(
-        "sparse regression", f"diabetes 64 columns k={k}",
-        lambda: subset_problem(products(X), y, k),
+    yield miqp_instance(
+        "sparse regression", "diabetes 64 columns k=16", subset_problem(products(X), y, 16)
     )
+    yield miqp_instance("sparse regression", "200 columns ρ=0.9 SNR 1 k=12",
+                        subset_problem(*sparse_regression(200, 0.9, 1.0, 12), 12))
+    path = instance_file("QPLIB_3913.mps")
+    if path is None:
+        print("QPLIB_3913: its file is not in $CSVM_INSTANCES")
+    else:
+        yield miqp_instance("QPLIB", "QPLIB_3913 gap 0.028", bnb.read(path), {"gap": 0.028})
 
 
-def _subset(p: int, correlation: float, ratio: float, k: int) -> Task:
-    return Task(
-        "sparse regression", f"{p} columns ρ={correlation} SNR {ratio:g} k={k}",
-        lambda: subset_problem(*sparse_regression(p, correlation, ratio, k), k),
-    )
-
-
-def _file(name: str, gap: float) -> Task:
-    def make() -> bnb.Problem | None:
-        path = instance_file(f"{name}.mps")
-        return None if path is None else bnb.read(path)
-
-    return Task("QPLIB", f"{name} gap {gap:g}", make, {"gap": gap})
-
-
-TUNED = (
-    _csvm("german", 4.0, 2.0**-5),
-    _csvm("biodeg", 4.0, 2.0**-5),
-    _market(400, 1, 0.99),
-    _diabetes(16),
-    _file("QPLIB_3913", 0.028),
-)
-"""The way work is dealt out was chosen on these."""
-
-CASES = (
-    *TUNED,
-    _csvm("biodeg", 8.0, 2.0**-5),
-    _csvm("german", 16.0, 2.0**-6, 320, rates=2),
-    _market(200, 7, 0.999),
-    _subset(200, 0.9, 1.0, 12),
-)
-"""Each takes one worker 20 to 120 s on a machine of today; where it does not, it is not counted."""
-
-
-def solve(case: Task, mode: str, limit: float, client: object) -> dict | None:
-    problem = case.make()
-    if problem is None:
-        return None
+def solve(case: Benchmark, mode: str, limit: float, client: object) -> dict:
+    problem = case.problem()
     more: dict = {"workers": 2} if mode == "two" else {}
     if mode == "dask":
         more = {"executor": client.get_executor()}  # type: ignore[attr-defined]
@@ -145,19 +118,15 @@ def _disturbed(row: dict) -> bool:
 
 
 def speed(options: argparse.Namespace) -> int:
-    wanted = [case for case in CASES if options.only in f"{case.family} {case.name}"]
     with ExitStack() as stack:
         store = stack.enter_context(Store(options.out))
         client = _cluster(stack) if "dask" in options.modes else None
-        for case in wanted:
+        for case in cases(options.only):
             for mode in options.modes:
                 key = f"{case.name}, {mode}"
                 if key in store:
                     continue
                 row = solve(case, mode, options.limit, client)
-                if row is None:
-                    print(f"{case.name}: its file is not in $CSVM_INSTANCES")
-                    break
                 store.add(key, {"limit": options.limit}, row)
                 print(_line(row), flush=True)
         report(list(store.values()))
@@ -211,9 +180,8 @@ def _cluster(stack: ExitStack) -> object:
 
 def kill_workers(options: argparse.Namespace) -> int:
     """The same optimum though one of two workers is killed on the way."""
-    case = next(case for case in CASES if options.only in f"{case.family} {case.name}")
-    problem, draw = case.make(), random.Random(options.seed)
-    assert problem is not None
+    case = next(cases(options.only))
+    problem, draw = case.problem(), random.Random(options.seed)
     bnb.solve(problem, time_limit=2.0, **case.options)
     truth = bnb.solve(problem, workers=2, time_limit=options.limit, **case.options)
     print(f"{case.name}: undisturbed {truth}", flush=True)

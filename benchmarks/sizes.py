@@ -7,19 +7,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 import numpy as np
 
 from csvm.demo import ASKED, compare
 
+from . import command_line
+
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.sizes", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.sizes", __doc__)
     parser.add_argument("--splits", type=int, default=20)
     splits = parser.parse_args().splits
     asked = min(constraint.p0 for constraint in ASKED)

@@ -7,8 +7,6 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["as_csv", "lines"]
-
 
 def lines(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Markdown."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -21,7 +21,7 @@ from sklearn.base import clone
 from bnb import Reason
 
 from .anchors import Anchors
-from .certification import certify
+from .certification import certify, positive_class
 from .estimator import CSVM
 from .exploration import explore, write_page
 from .feasibility import InfeasibleRatesError
@@ -31,8 +31,6 @@ from .rates import accuracy, parse_constraints, tnr, tpr
 from .tables import Table, TableError, TableModel, read_table
 from .thresholds import THRESHOLDS
 from .tuning import COSTS, tune
-
-__all__ = ["main"]
 
 OK, ERROR, USAGE, UNPROVEN, CONTRADICTION, UNCERTIFIED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -49,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.showwarning = lambda message, *_, **__: _note(message)
             return options.run(options)
     except InfeasibleRatesError as error:
         return _complain(str(error), CONTRADICTION)
@@ -70,7 +68,7 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+def _note(message: Any) -> None:
     print(f"csvm: note: {message}", file=sys.stderr)
 
 
@@ -100,16 +98,12 @@ def _parser() -> argparse.ArgumentParser:
     explore.add_argument("--quiet", action="store_true", help="no progress")
 
     predict = _command(commands, "predict", _predict, "classify the rows of a table")
-    predict.add_argument("data")
-    predict.add_argument("--model", required=True)
+    _model_options(predict)
     predict.add_argument("--output", help="CSV file to write; standard output by default")
-    _row_options(predict)
 
-    evaluate = _command(commands, "evaluate", _evaluate, "rates of a model on a table with labels")
-    evaluate.add_argument("data")
-    evaluate.add_argument("--model", required=True)
-    _row_options(evaluate)
-
+    _model_options(
+        _command(commands, "evaluate", _evaluate, "rates of a model on a table with labels")
+    )
     _certify_options(_command(
         commands, "certify", _certify, "test a model's rates on rows that its fit has not seen"
     ))
@@ -158,8 +152,7 @@ def _fit_options(fit: argparse.ArgumentParser) -> None:
 
 
 def _certify_options(certify: argparse.ArgumentParser) -> None:
-    certify.add_argument("data")
-    certify.add_argument("--model", required=True)
+    _model_options(certify)
     certify.add_argument(
         "--constraint", action="append", dest="constraints", metavar="RATE",
         help="'tpr>=0.95' and so on; may be repeated (default: what the model was asked for)",
@@ -171,7 +164,6 @@ def _certify_options(certify: argparse.ArgumentParser) -> None:
     certify.add_argument(
         "--group", metavar="COLUMN", help="column with the groups (default: that of the model)"
     )
-    _row_options(certify)
 
 
 def _command(
@@ -195,6 +187,12 @@ def _training_options(parser: argparse.ArgumentParser) -> None:
         "--group", metavar="COLUMN", help="column with the groups; it is not used to predict"
     )
     parser.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave out")
+    _row_options(parser)
+
+
+def _model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data")
+    parser.add_argument("--model", required=True)
     _row_options(parser)
 
 
@@ -287,7 +285,7 @@ def _training_rows(
     if not varying.any():
         raise TableError("all columns are constant: there is nothing to learn from")
     for name in np.array(names)[~varying]:
-        print(f"csvm: note: column {name} is constant and left out", file=sys.stderr)
+        _note(f"column {name} is constant and left out")
     names, X = [n for n, v in zip(names, varying, strict=True) if v], X[:, varying]
     groups = None if options.group is None else table.groups(options.group)
     return names, X, labels, groups
@@ -311,10 +309,8 @@ def _parameters(
         progress=ProgressLine(None if options.quiet else sys.stderr),
     )
     if tuned.score < 0:
-        print(
-            "csvm: note: no C and gamma that were tried met the rates on held-out folds; the "
-            "nearest are taken", file=sys.stderr,
-        )
+        _note("no C and gamma that were tried met the rates on held-out folds; the nearest are "
+              "taken")
     return {**tuned.parameters, **given}
 
 
@@ -349,10 +345,7 @@ def _without_missing(table: Table, names: Sequence[str], drop: bool) -> Table:
         return table
     rows = table.complete_rows(names)
     if not rows.all():
-        print(
-            f"csvm: note: {int((~rows).sum())} of {len(table)} rows with missing values left out",
-            file=sys.stderr,
-        )
+        _note(f"{int((~rows).sum())} of {len(table)} rows with missing values left out")
     if not rows.any():
         raise TableError("no row is complete")
     return table.keep(rows)
@@ -363,18 +356,16 @@ def _predict(options: argparse.Namespace) -> int:
     table = _without_missing(read_table(options.data), model.columns, options.drop_missing)
     decision = model.model.decision_function(model.points(table))
     classes = model.model.classes_[(decision > 0).astype(int)]
-    if options.json:
-        text = json.dumps({"prediction": classes.tolist(), "decision": decision.tolist()})
-        _write(options.output, lambda file: file.write(text + "\n"))
-        return OK
-
-    def write(file: TextIO) -> None:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["prediction", "decision"])
-        for row in zip(classes, decision, strict=True):
-            writer.writerow([str(row[0]), repr(float(row[1]))])
-
-    _write(options.output, write)
+    said, values = classes.tolist(), decision.tolist()
+    with (
+        nullcontext(sys.stdout) if options.output is None
+        else open(options.output, "w", newline="", encoding="utf-8")
+    ) as file:
+        if options.json:
+            file.write(json.dumps({"prediction": said, "decision": values}) + "\n")
+        else:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows([("prediction", "decision"), *zip(said, values, strict=True)])
     return OK
 
 
@@ -383,14 +374,6 @@ def _load(path: str) -> TableModel:
         return TableModel.load(path)
     except (ValueError, OSError) as error:
         raise _ModelFileError(f"--model: {' '.join(str(error).split())}") from error
-
-
-def _write(path: str | None, write: Callable[[TextIO], Any]) -> None:
-    if path is None:
-        write(sys.stdout)
-    else:
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            write(file)
 
 
 def _labelled(options: argparse.Namespace) -> tuple[TableModel, Table, np.ndarray]:
@@ -408,9 +391,7 @@ def _labelled(options: argparse.Namespace) -> tuple[TableModel, Table, np.ndarra
 def _evaluate(options: argparse.Namespace) -> int:
     model, table, labels = _labelled(options)
     predicted = model.model.predict(model.points(table))
-    positive = model.model.pos_label
-    if positive is None:
-        positive = model.model.classes_[1]
+    positive = positive_class(model.model, None)
     truth, said = labels == positive, predicted == positive
     rates = {str(rate): (rate >= 1).value(truth, said) for rate in (tpr, tnr, accuracy)}
     asked = _asked(model, table, truth, said)
@@ -446,10 +427,7 @@ def _asked(
         if not constraint.on_new_data:
             continue
         if constraint.rate.group is not None and groups is None:
-            print(
-                f"csvm: note: {constraint} cannot be told without the column {model.group}",
-                file=sys.stderr,
-            )
+            _note(f"{constraint} cannot be told without the column {model.group}")
             continue
         for one in constraint.each(groups):
             value = one.value(truth, said, groups)
@@ -485,11 +463,8 @@ def _warn_of_seen_rows(model: CSVM, points: np.ndarray) -> None:
     rows = {row.tobytes() for row in points}
     seen = sum(vector.tobytes() in rows for vector in model.support_vectors_)
     if seen:
-        print(
-            f"csvm: note: {seen} of the {len(model.support_vectors_)} support vectors of the model "
-            "are among these rows: the certificate is valid only for rows that the fit has not "
-            "seen", file=sys.stderr,
-        )
+        _note(f"{seen} of the {len(model.support_vectors_)} support vectors of the model are among "
+              "these rows: the certificate is valid only for rows that the fit has not seen")
 
 
 def _print_json(data: dict[str, Any]) -> None:

@@ -24,11 +24,6 @@ from .rates import Constraint, UnknownGroupError
 from .requirements import MissingAnchorsError
 from .tuning import COSTS, WIDTHS
 
-__all__ = [
-    "CANNOT", "Sample", "candidates", "compared", "first_fitted", "scores", "svc_and_trees",
-    "tuned_svc", "unseen_scores",
-]
-
 _FOLDS = 3
 _TREES = 50
 _FOR_TREES = 10  # points of a class: with fewer there are no folds within folds
@@ -42,18 +37,9 @@ _COMPARED = 0.05  # of its time limit, for each fit that is only compared
 
 @dataclass(frozen=True)
 class Sample:
-    """Labelled points.
+    """Labelled points."""
 
-    Parameters
-    ----------
-    X : array-like (n, d)
-        As the user gave it.
-    y : ndarray (n,)
-    positive : ndarray of bool (n,)
-    groups : ndarray (n,) or None
-    """
-
-    X: Any
+    X: Any  # as the user gave it
     y: np.ndarray
     positive: np.ndarray
     groups: np.ndarray | None
@@ -90,15 +76,7 @@ class Sample:
 def candidates(
     estimator: Any, sample: Sample, constraints: Sequence[Constraint], seed: int
 ) -> list[Any]:
-    """Classifiers to fit, chosen without the points that will test them.
-
-    Parameters
-    ----------
-    estimator : classifier or None
-    sample : Sample
-    constraints : sequence of Constraint
-    seed : int
-    """
+    """Classifiers to fit, chosen without the points that will test them."""
     if estimator is not None:
         several = len(constraints) > 1 and isinstance(_last(estimator), CSVM)
         return _rising(estimator, constraints) if several else [estimator]

@@ -21,20 +21,6 @@ from sklearn.utils.validation import column_or_1d
 from .groups import group_names, is_missing, take_groups
 from .rates import Constraint, check_groups, parse_constraints
 
-__all__ = [
-    "Certificate",
-    "CertifiedRate",
-    "certifiable",
-    "certify",
-    "certify_predictions",
-    "check_confidence",
-    "clopper_pearson",
-    "fewest_trials",
-    "positive_class",
-    "share_asked",
-    "trials",
-]
-
 
 @dataclass(frozen=True)
 class CertifiedRate:
@@ -217,17 +203,8 @@ def certify_predictions(
     constraints: Sequence[Constraint], positive: np.ndarray, predicted: np.ndarray,
     confidence: float, groups: np.ndarray | None = None,
 ) -> Certificate:
-    """The certificate of predictions.
-
-    Parameters
-    ----------
-    constraints : sequence of Constraint
-    positive, predicted : ndarray of bool (n,)
-        Which points are positive, and which are called so.
-    confidence : float
-    groups : ndarray (n,), optional
-    """
-    check_confidence(confidence)
+    """The certificate, from which points are positive and which are called so."""
+    check_share("confidence", confidence)
     right = positive == predicted
     rates = []
     for constraint in constraints:
@@ -236,12 +213,12 @@ def certify_predictions(
     return Certificate(float(confidence), rates)
 
 
-def check_confidence(confidence: Any) -> None:
-    """Refuse what is no probability strictly between 0 and 1."""
-    if isinstance(confidence, bool) or not isinstance(confidence, (int, float, np.number)):
-        raise TypeError(f"confidence must be a number in (0, 1), got {confidence!r}")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must be in (0, 1), got {confidence!r}")
+def check_share(name: str, value: Any) -> None:
+    """Refuse what is no number strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise TypeError(f"{name} must be a number in (0, 1), got {value!r}")
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{name} must be in (0, 1), got {value!r}")
 
 
 _NO_TEST = {
@@ -293,14 +270,7 @@ def share_asked(constraint: Constraint) -> float:
 
 
 def clopper_pearson(right: int, n: int, tail: float) -> tuple[float, float]:
-    """Ends of the exact interval of a share: the true one is beyond each with probability `tail`.
-
-    Parameters
-    ----------
-    right, n : int
-        How many of how many.
-    tail : float
-    """
+    """The exact interval of a share: the true one is beyond each end with probability `tail`."""
     low = float(beta.ppf(tail, right, n - right + 1)) if right else 0.0
     high = float(beta.isf(tail, right + 1, n - right)) if right < n else 1.0
     return low, high

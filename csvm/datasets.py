@@ -128,27 +128,29 @@ def _from_openml(name: str, source: _Source) -> Dataset:
     return Dataset(name, X, y, features)
 
 
+def _columns(bunch: Any) -> Iterator[tuple[str, np.ndarray, Any]]:
+    """Names, numbers and, where these are positions of levels, the levels."""
+    table = np.asarray(bunch.data, dtype=float)
+    for name, column in zip(bunch.feature_names, table.T, strict=True):
+        yield name, column, (bunch.categories or {}).get(name)
+
+
 def _as_numbers(bunch: Any) -> tuple[np.ndarray, list[str]]:
     """Columns as they are, where OpenML stores categories as numbers the numbers."""
-    columns = []
-    for index, name in enumerate(bunch.feature_names):
-        column = np.asarray(bunch.data[:, index], dtype=float)
-        levels = bunch.categories.get(name) if bunch.categories else None
-        if levels is not None:
-            column = np.array([float(level) for level in levels])[column.astype(int)]
-        columns.append(column)
+    columns = [
+        column if levels is None else np.array(levels, dtype=float)[column.astype(int)]
+        for _, column, levels in _columns(bunch)
+    ]
     return np.column_stack(columns), list(bunch.feature_names)
 
 
 def _votes(bunch: Any) -> tuple[np.ndarray, list[str]]:
     """Yes is 1, no is -1, no answer is 0."""
-    columns = []
-    for index, name in enumerate(bunch.feature_names):
-        value = {"y": 1.0, "n": -1.0}
-        levels = np.array([value[str(level)] for level in bunch.categories[name]])
-        codes = np.asarray(bunch.data[:, index], dtype=float)
-        missing = np.isnan(codes)
-        columns.append(np.where(missing, 0.0, levels[np.where(missing, 0, codes).astype(int)]))
+    value = {"y": 1.0, "n": -1.0}
+    columns = [
+        [0.0 if np.isnan(code) else value[str(levels[int(code)])] for code in column]
+        for _, column, levels in _columns(bunch)
+    ]
     return np.column_stack(columns), list(bunch.feature_names)
 
 
@@ -182,9 +184,7 @@ _UNORDERED = {
 def _german(bunch: Any) -> tuple[np.ndarray, list[str]]:
     columns: list[np.ndarray] = []
     features: list[str] = []
-    for index, name in enumerate(bunch.feature_names):
-        codes = np.asarray(bunch.data[:, index], dtype=float)
-        levels = bunch.categories.get(name)
+    for name, codes, levels in _columns(bunch):
         if levels is None:
             columns.append(codes)
             features.append(name)

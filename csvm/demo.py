@@ -22,8 +22,6 @@ from .certification import Certificate, certify
 from .estimator import CSVM
 from .rates import Constraint, tnr, tpr
 
-__all__ = ["ASKED", "Outcome", "compare", "draw"]
-
 ASKED = (tpr["*"] >= 0.65, tnr["*"] >= 0.65)
 
 _COLUMNS = [3, 6]  # mean area, mean concavity
@@ -36,30 +34,16 @@ _BELOW = dict(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.12))
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found on tumours held out.
+    """What was found on tumours held out; X, y and sizes are theirs, in the units of the data."""
 
-    Parameters
-    ----------
-    rates : dict
-        Per method the rates of every group, as asked.
-    best_threshold : float
-        The worst rate of the SVM's threshold that is best for these tumours, known afterwards.
-    model : CSVM
-    certificate : Certificate
-    X, y, sizes : ndarray
-        The tumours held out, in the units of the data.
-    lines : dict
-        Per method without groups (a, b, c): the line a x + b y + c = 0 in the plane.
-    """
-
-    rates: dict[str, dict[str, float]]
-    best_threshold: float
+    rates: dict[str, dict[str, float]]  # per method those of every group, as asked
+    best_threshold: float  # the worst rate of the SVM's threshold that is best for these tumours
     model: CSVM
     certificate: Certificate
     X: np.ndarray
     y: np.ndarray
     sizes: np.ndarray
-    lines: dict[str, tuple[float, float, float]]
+    lines: dict[str, tuple[float, float, float]]  # a x + b y + c = 0, per method without groups
 
     def story(self) -> str:
         """All of it as text."""
@@ -94,17 +78,7 @@ class Outcome:
 
 
 def compare(time_limit: float = 30.0, seed: int = 0, verbose: int = 1) -> Outcome:
-    """Draw the lines on 60 % of the tumours, and look at the others.
-
-    Parameters
-    ----------
-    time_limit : float
-        Seconds for the CSVM.
-    seed : int
-        Which tumours are held out.
-    verbose : int
-        Of the CSVM's search.
-    """
+    """Draw the lines on 60 % of the tumours, by the seed, and look at the others."""
     data = datasets.load("wisconsin")
     X, sizes = data.X[:, _COLUMNS], np.where(data.X[:, _COLUMNS[0]] < _SMALL, "small", "large")
     cells = np.char.add(sizes, data.y.astype(str))

@@ -6,13 +6,12 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -24,18 +23,17 @@ from bnb.result import Tolerance
 from relaxations.patience import FOR_EVER, Patience
 
 from . import persistence
-from .anchors import Anchors, split_anchors
+from .anchors import Anchors
 from .feasibility import Feasibility, InfeasibleRatesError
-from .groups import group_names, take_groups, without_groups
+from .given import Given, take
+from .groups import without_groups
 from .jobs import workers
 from .kernels import KERNELS, Kernel, check_psd, gram, low_rank, resolve_gamma
-from .labels import ClassWeight, Labels, check_weights, class_factors, label_tags
-from .rates import Constraint, check_groups, chosen_cases, concerned, parse_constraints
-from .requirements import RateReport, Requirement, report, requirements
+from .labels import ClassWeight, TwoClasses, class_factors
+from .rates import Constraint
+from .requirements import RateReport, Requirement, report
 from .search import CSVMProblem, Instance
 from .search.compiled import warm_up
-
-__all__ = ["CSVM", "ConstantClassifierWarning", "fit_path", "start_near"]
 
 NODE_SOLVERS = ("auto", "smo", "osqp")
 
@@ -54,7 +52,7 @@ class ConstantClassifierWarning(UserWarning):
     """All points get the same class, since slack costs too little."""
 
 
-class CSVM(ClassifierMixin, BaseEstimator):
+class CSVM(TwoClasses, BaseEstimator):
     """Support vector machine whose rates hold on anchors, solved to proven optimality.
 
     The data are split into training points I and anchors J. Of all classifiers
@@ -221,55 +219,32 @@ class CSVM(ClassifierMixin, BaseEstimator):
     ) -> CSVM:
         """Fit, starting from what a model with other parameters left."""
         self._check_parameters()
-        taken = self._take(X, y, sample_weight, anchors, groups)
-        signs, counted = taken.coded.signs, taken.counted
-        factors = class_factors(self.class_weight, taken.coded, taken.training, taken.weights)
-        cost = 2.0 * self.C * factors * taken.weights[taken.training]  # ||w||^2 without its half
-        order = np.concatenate([taken.training, taken.used])
-        kernel, is_factor = near.kernel(self, taken.points, order)
-        instance = Instance(
-            kernel, signs[order], cost, np.array([r.weights[counted] for r in taken.asked]),
-            np.array([r.required for r in taken.asked]), is_factor=is_factor,
-        )
-        del kernel  # the instance has a copy
-        model = _Model(instance, [r.only(counted) for r in taken.asked])
-        self.result_ = self._solve(model, near.kept(taken.used))
-        self._keep(taken, instance, order)
-        return self
-
-    def _take(
-        self, X: Any, y: Any, sample_weight: Any, anchors: Anchors | None, groups: Any
-    ) -> _Taken:
-        """Check what a fit is given, and choose the anchors."""
-        constraints = parse_constraints(self.constraints)
-        if not constraints:
-            raise ValueError("constraints is empty: without any, use sklearn.svm.SVC")
-        X, groups, self.group_column_ = take_groups(X, groups)
-        points, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        coded = Labels.of(labels, self.pos_label)
-        weights = check_weights(sample_weight, points)
         precomputed = self.kernel == "precomputed"
+        given = take(self, X, y, sample_weight, anchors, groups, precomputed=precomputed)
+        if not given.asked:
+            raise ValueError("constraints is empty: without any, use sklearn.svm.SVC")
+        points, counted = given.points, given.counted
         if precomputed and points.shape[0] != points.shape[1]:
             raise ValueError(f"a precomputed kernel matrix must be square, got {points.shape}")
-        self._gamma = 1.0 if precomputed else resolve_gamma(self.gamma, points, weights)
-        names = None if groups is None else group_names(groups, len(points))
-        check_groups(constraints, names)
-        self.groups_ = None if names is None else np.unique(names).tolist()
-        training, chosen = split_anchors(
-            self.anchors if anchors is None else anchors, coded.signs,
-            X=None if precomputed else points, weights=weights,
-            about=concerned(constraints, coded.signs, names), strata=names,
-            always=chosen_cases(constraints, len(points)), random_state=self.random_state,
+        self._gamma = 1.0 if precomputed else resolve_gamma(self.gamma, points, given.weights)
+        self.groups_ = None if given.groups is None else np.unique(given.groups).tolist()
+        factors = class_factors(self.class_weight, given.coded, given.training, given.weights)
+        cost = 2.0 * self.C * factors * given.weights[given.training]  # ||w||^2 without its half
+        order = np.concatenate([given.training, given.used])
+        kernel, is_factor = near.kernel(self, points, order)
+        asked = [r.only(counted) for r in given.asked]
+        instance = Instance(
+            kernel, given.coded.signs[order], cost, np.array([r.weights for r in asked]),
+            np.array([r.required for r in asked]), is_factor=is_factor,
         )
-        asked = requirements(
-            constraints, coded.signs[chosen], weights[chosen], threshold=self.threshold,
-            alpha=self.alpha, groups=None if names is None else names[chosen], positions=chosen,
-        )
-        return _Taken(points, coded, weights, training, chosen, asked)
+        del kernel  # the instance has a copy
+        self.result_ = self._solve(instance, asked, near.kept(given.used))
+        self._keep(given, instance, order)
+        return self
 
-    def _keep(self, taken: _Taken, instance: Instance, order: np.ndarray) -> None:
+    def _keep(self, given: Given, instance: Instance, order: np.ndarray) -> None:
         """The classifier of the result, and its rates on all anchors."""
-        x, coded, points, counted = self.result_.x, taken.coded, taken.points, taken.counted
+        x, coded, points, counted = self.result_.x, given.coded, given.points, given.counted
         assert x is not None
         decision = instance.decision(x)
         _check_rounding(instance, x)
@@ -278,23 +253,23 @@ class CSVM(ClassifierMixin, BaseEstimator):
                 "every point gets the same class: slack costs too little beside ||w||^2 and the "
                 "rates; raise C", ConstantClassifierWarning, stacklevel=4,
             )
-        margins = np.empty(len(taken.anchors))
-        margins[counted] = (coded.signs[order] * decision)[len(taken.training) :]
+        margins = np.empty(len(given.anchors))
+        margins[counted] = (coded.signs[order] * decision)[len(given.training) :]
         support = np.flatnonzero(x[:-1])
         self.classes_ = coded.classes
-        self.anchors_ = taken.anchors
-        self.given_up_ = taken.used[margins[counted] < 1.0 - _SHORT]
+        self.anchors_ = given.anchors
+        self.given_up_ = given.used[margins[counted] < 1.0 - _SHORT]
         self.support_ = order[support]
         precomputed = self.kernel == "precomputed"
         self.support_vectors_ = points[:0] if precomputed else points[self.support_]
         self.dual_coef_ = 0.5 * coded.orientation * x[:-1][support][None, :]
         self.intercept_ = np.array([coded.orientation * x[-1]])
         if not counted.all():  # some measures are also about anchors that their row gives no weight
-            others = taken.anchors[~counted]
+            others = given.anchors[~counted]
             margins[~counted] = (
                 coded.signs[others] * coded.orientation * self._decide(points[others])
             )
-        self.rates_: list[RateReport] = report(taken.asked, margins)
+        self.rates_: list[RateReport] = report(given.asked, margins)
         _check_rates(self.rates_)
 
     def _check_parameters(self) -> None:
@@ -362,16 +337,16 @@ class CSVM(ClassifierMixin, BaseEstimator):
             raise ValueError(f"the kernel matrix of X holds NaN or infinity; {_SCALE_X}")
         return K
 
-    def _solve(self, model: _Model, kept: np.ndarray | None) -> Result:
-        warm_up(model.instance.is_factor)  # not in the time that was given
+    def _solve(
+        self, instance: Instance, asked: list[Requirement], kept: np.ndarray | None
+    ) -> Result:
+        warm_up(instance.is_factor)  # not in the time that was given
         patience = Patience(time.monotonic() + self.time_limit)
-        conflict = model.find_conflict(_CHECK_SHARE * self.time_limit)
-        if conflict is not None:
-            raise InfeasibleRatesError(str(conflict))
-        problem = model.problem(self.node_solver)
+        _refuse_conflict(instance, asked, _CHECK_SHARE * self.time_limit)
+        problem = CSVMProblem(instance, self.node_solver)
         start = None
         # With nothing to give up there is one convex problem: a start would cost as much.
-        if kept is not None and model.instance.budgets.any():
+        if kept is not None and instance.budgets.any():
             start = start_near(problem, kept, patience=patience)
         result = self._search(problem, start, patience, self.checkpoint)
         if self.node_solver != "auto" and _unproven_leaves(result) and not patience.expired():
@@ -380,19 +355,17 @@ class CSVM(ClassifierMixin, BaseEstimator):
                 f"search; it is done again with 'auto'. It helps to {_SCALE_X}",
                 ConvergenceWarning, stacklevel=5,
             )
-            problem = model.problem("auto")
+            problem = CSVMProblem(instance, "auto")
             again = None if self.checkpoint is None else f"{self.checkpoint}.auto"
             result = self._search(problem, result.x, patience, again)
         if result.x is not None:
             return _polish(problem, result, self.gap, patience)
-        conflict = model.find_conflict(patience.seconds())
-        if conflict is not None:
-            raise InfeasibleRatesError(str(conflict))
-        rates = ", ".join(str(r.constraint) for r in model.asked)
+        _refuse_conflict(instance, asked, patience.seconds())
+        rates = ", ".join(str(r.constraint) for r in asked)
         if result.status is Status.INFEASIBLE:
             raise RuntimeError(
                 f"every classifier with the rates {rates} has an objective above "
-                f"{problem.instance.hopeless:.3g}: they contradict each other, or features are so "
+                f"{instance.hopeless:.3g}: they contradict each other, or features are so "
                 f"small beside C that you should {_SCALE_X}"
             )
         raise RuntimeError(
@@ -449,11 +422,6 @@ class CSVM(ClassifierMixin, BaseEstimator):
             K = self._gram(points, self.support_vectors_)
         return K @ self.dual_coef_[0] + self.intercept_[0]
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Class of every point."""
-        chosen = (self.decision_function(X) > 0).astype(int)
-        return self.classes_[chosen]
-
     def save(self, path: str | Path) -> None:
         """Write the fitted model to an npz file that holds arrays and text only."""
         check_is_fitted(self)
@@ -465,7 +433,7 @@ class CSVM(ClassifierMixin, BaseEstimator):
         return persistence.load(cls, path)
 
     def __sklearn_tags__(self) -> Any:
-        tags = label_tags(super().__sklearn_tags__())
+        tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 
@@ -527,45 +495,14 @@ class _Neighbour:
         return None if self.last is None else ~np.isin(used, self.last.given_up_)
 
 
-@dataclass(frozen=True)
-class _Taken:
-    """What a fit is given, checked, with the positions of its training points and anchors."""
-
-    points: np.ndarray
-    coded: Labels
-    weights: np.ndarray
-    training: np.ndarray
-    anchors: np.ndarray
-    asked: list[Requirement]
-
-    @cached_property
-    def counted(self) -> np.ndarray:
-        """Which anchors some rate is about: no others enter the problem."""
-        return np.any([r.weights > 0 for r in self.asked], axis=0)
-
-    @property
-    def used(self) -> np.ndarray:
-        """The positions of those."""
-        return self.anchors[self.counted]
-
-
-@dataclass(frozen=True)
-class _Model:
-    """The instance, and the constraints that its rates come from."""
-
-    instance: Instance
-    asked: list[Requirement]
-
-    def problem(self, node_solver: str) -> CSVMProblem:
-        return CSVMProblem(self.instance, node_solver)
-
-    def find_conflict(self, seconds: float) -> Any:
-        data = self.instance
-        at = slice(data.first, data.n)
-        kernel = data.gram.Z[at] if data.is_factor else data.gram.K[at, at]
-        return Feasibility(kernel, data.p[at], data.is_factor, data.hopeless).find_conflict(
-            self.asked, seconds
-        )
+def _refuse_conflict(data: Instance, asked: list[Requirement], seconds: float) -> None:
+    """Raise if so many seconds are enough to prove that the rates contradict each other."""
+    at = slice(data.first, data.n)
+    kernel = data.gram.Z[at] if data.is_factor else data.gram.K[at, at]
+    anchors = Feasibility(kernel, data.p[at], data.is_factor, data.hopeless)
+    conflict = anchors.find_conflict(asked, seconds)
+    if conflict is not None:
+        raise InfeasibleRatesError(str(conflict))
 
 
 def start_near(
@@ -574,16 +511,8 @@ def start_near(
 ) -> np.ndarray | None:
     """A solution that keeps these anchors, improved by alternation; None if there is none.
 
-    Parameters
-    ----------
-    problem : CSVMProblem
-    kept : ndarray of bool (m,)
-    t : ndarray (n,), optional
-        Multipliers to start from, for example those of a solution with other costs.
-    tolerance : float
-        Accuracy of the convex problems.
-    patience : Patience
-        When it ends, what was found so far is returned.
+    It starts from multipliers `t`, for example those of a solution with other costs. When patience
+    ends, what was found so far is returned.
     """
     multipliers = np.zeros(problem.instance.n + 2)
     if t is not None:

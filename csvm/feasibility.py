@@ -23,8 +23,6 @@ from relaxations.patience import FOR_EVER, OutOfTimeError, Patience
 from .formulation import factor
 from .requirements import Requirement
 
-__all__ = ["Conflict", "Feasibility", "InfeasibleRatesError"]
-
 _LONG = 2e8  # operations of an integer program, as far as anybody knows
 _NEAR = 1e-9  # hulls closer than this, relative to the points' size, are taken to meet
 
@@ -39,24 +37,12 @@ class InfeasibleRatesError(ValueError):
 
 @dataclass(frozen=True)
 class Conflict:
-    """Rates that cannot hold together.
-
-    Parameters
-    ----------
-    rates : list of Requirement
-        A smallest set of them.
-    reach : list of float
-        For each, the most anchors (or weight) it can count while the others hold.
-    exact : list of bool
-        Whether that many can really be reached; else it is only certain that no more can.
-    best : list of float
-        The value of its measure there, NaN where it is not known.
-    """
+    """A smallest set of rates that cannot hold together."""
 
     rates: list[Requirement]
-    reach: list[float]
-    exact: list[bool]
-    best: list[float]
+    reach: list[float]  # the most anchors (or weight) each can count while the others hold
+    exact: list[bool]  # whether so many can be reached; else it is only certain that no more can
+    best: list[float]  # the value of each measure there, NaN where it is not known
 
     def __str__(self) -> str:
         lines = ["the rates cannot be reached on these anchors:"]
@@ -79,23 +65,12 @@ class Conflict:
 
 @dataclass
 class Feasibility:
-    """Answers questions about the separability of anchors, and remembers what it learned.
+    """Answers questions about the separability of anchors, and remembers what it learned."""
 
-    Parameters
-    ----------
-    kernel : ndarray (m, m) or (m, d)
-        Kernel matrix K of the anchors; or Z with K = ZZ', if `is_factor`.
-    y : ndarray (m,)
-        Their labels, +1 or -1.
-    is_factor : bool
-    hopeless : float
-        An ||w||^2 that is as good as infinite.
-    """
-
-    kernel: np.ndarray
-    y: np.ndarray
+    kernel: np.ndarray  # K of the anchors; or Z with K = ZZ', if `is_factor`
+    y: np.ndarray  # their labels, +1 or -1
     is_factor: bool = False
-    hopeless: float = 1e9
+    hopeless: float = 1e9  # an ||w||^2 that is as good as infinite
     _sets: list[np.ndarray] = field(default_factory=list)
     _points: np.ndarray | None = None
     _patience: Patience = FOR_EVER

@@ -6,21 +6,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["group_names", "is_missing", "take_groups", "without_groups"]
-
 
 def take_groups(X: Any, sensitive_features: Any) -> tuple[Any, Any, str | None]:
-    """Points and groups from what a user writes.
+    """Points, groups and the column that held them, from what a user writes.
 
-    Parameters
-    ----------
-    X : array or DataFrame (n, d)
-    sensitive_features : array (n,), name of a column of X, or None
-
-    Returns
-    -------
-    X, groups, column
-        A named column is taken out of X: nobody needs it to predict.
+    A named column is taken out of X: nobody needs it to predict.
     """
     if not isinstance(sensitive_features, str):
         return X, sensitive_features, None

@@ -7,20 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .candidates import Sample, candidates, compared, first_fitted, scores
-from .certification import (
-    Certificate,
-    certifiable,
-    check_confidence,
-    fewest_trials,
-    trials,
-)
+from .certification import Certificate, certifiable, check_share, fewest_trials, trials
 from .groups import group_names, take_groups, without_groups
-from .labels import Labels, label_tags
+from .labels import Labels, TwoClasses
 from .rates import Constraint
 from .sequences import (
     about,
@@ -31,9 +25,6 @@ from .sequences import (
     umbrella_threshold,
 )
 
-__all__ = ["GuaranteedClassifier", "NotCertifiedWarning"]
-
-
 _MOST = 0.5  # to be held back, beyond the share asked for, for a certificate to be possible
 
 
@@ -41,7 +32,7 @@ class NotCertifiedWarning(UserWarning):
     """No candidate could be certified; the message says how many points it would take."""
 
 
-class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class GuaranteedClassifier(MetaEstimatorMixin, TwoClasses, BaseEstimator):
     """Any classifier with scores, thresholded so that rates hold on new data.
 
     With probability at least `confidence` over the data given to `fit`, what is certified is true:
@@ -165,12 +156,8 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self
 
     def _check_parameters(self) -> None:
-        check_confidence(self.confidence)
-        share = self.calibration
-        if isinstance(share, bool) or not isinstance(share, (int, float, np.number)):
-            raise TypeError(f"calibration must be a number in (0, 1), got {share!r}")
-        if not 0.0 < share < 1.0:
-            raise ValueError(f"calibration must be in (0, 1), got {share!r}")
+        check_share("confidence", self.confidence)
+        check_share("calibration", self.calibration)
         given = self.estimator
         if given is None:
             return
@@ -237,13 +224,8 @@ class GuaranteedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         above = scores(self.estimator_, X, self._positive) - self.threshold_
         return above if self._positive == self.classes_[1] else -above
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Class of every point."""
-        chosen = (self.decision_function(X) > 0).astype(int)
-        return self.classes_[chosen]
-
     def __sklearn_tags__(self) -> Any:
-        tags = label_tags(super().__sklearn_tags__())
+        tags = super().__sklearn_tags__()
         if self.estimator is not None:
             tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
         return tags

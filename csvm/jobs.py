@@ -13,8 +13,6 @@ from joblib.parallel import get_active_backend
 
 from bnb.processes import begin
 
-__all__ = ["cluster", "parallel", "workers"]
-
 
 def workers(n_jobs: int | None) -> dict[str, Any]:
     """Options of `bnb.solve` for this many jobs.

@@ -1,8 +1,8 @@
-"""Kernel matrices in float64, assembled in parallel tiles with every symmetric block computed once.
+"""Kernel matrices in float64.
 
-A kernel here is a function of the squared distance or of the inner product of two points.  Work is
-cut into square tiles that fit the cache; threads take tiles, the jitted code holds no lock.  The
-linear kernel alone is a plain matrix product.
+Functions of the inner product of two points begin with a plain matrix product.  The Gaussian kernel
+is assembled in square tiles that fit the cache, every symmetric block computed once; threads take
+tiles, the jitted code holds no lock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
 Kernel = str | Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 _TILE = 64
-_RBF, _POLY, _SIGMOID = range(3)
 
 _INVERSE_LN2 = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01  # the last 20 bits are zero: k * _LN2_HIGH is exact
@@ -53,21 +52,37 @@ def linear(X: np.ndarray, Y: np.ndarray | None = None) -> np.ndarray:
 
 def rbf(X: np.ndarray, Y: np.ndarray | None = None, *, gamma: float) -> np.ndarray:
     """Gaussian kernel exp(-gamma ||x - y||^2); see `linear` for X and Y."""
-    return _assemble(_RBF, X, Y, gamma, 0.0, 1)
+    X, other = _points(X, Y)
+    columns = np.ascontiguousarray(other.T)
+    K = np.empty((len(X), len(other)))
+    strips = range(0, len(X), _TILE)
+    threads = min(config.NUMBA_NUM_THREADS, len(strips))  # type: ignore[attr-defined]
+
+    def work(first: Sequence[int]) -> None:
+        for row in first:
+            _strip(X, columns, K, row, Y is None, float(gamma))
+
+    if threads <= 1:
+        work(strips)
+    else:
+        # Strips of a triangle get shorter: dealing them out in turn balances the threads.
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, [strips[k::threads] for k in range(threads)]))
+    return K
 
 
 def poly(
     X: np.ndarray, Y: np.ndarray | None = None, *, gamma: float, degree: int = 3, coef0: float = 0.0
 ) -> np.ndarray:
     """Polynomial kernel (gamma x'y + coef0)^degree; see `linear` for X and Y."""
-    return _assemble(_POLY, X, Y, gamma, coef0, degree)
+    return (gamma * linear(X, Y) + coef0) ** degree
 
 
 def sigmoid(
     X: np.ndarray, Y: np.ndarray | None = None, *, gamma: float, coef0: float = 0.0
 ) -> np.ndarray:
     """Sigmoid kernel tanh(gamma x'y + coef0), seldom positive semidefinite; see `linear`."""
-    return _assemble(_SIGMOID, X, Y, gamma, coef0, 1)
+    return np.tanh(gamma * linear(X, Y) + coef0)
 
 
 def resolve_gamma(
@@ -205,31 +220,8 @@ def _points(X: np.ndarray, Y: np.ndarray | None) -> tuple[np.ndarray, np.ndarray
     return X, other
 
 
-def _assemble(
-    kind: int, X: np.ndarray, Y: np.ndarray | None, gamma: float, coef0: float, degree: int
-) -> np.ndarray:
-    X, other = _points(X, Y)
-    symmetric = Y is None
-    columns = np.ascontiguousarray(other.T)
-    K = np.empty((len(X), len(other)))
-    strips = range(0, len(X), _TILE)
-    threads = min(config.NUMBA_NUM_THREADS, len(strips))  # type: ignore[attr-defined]
-
-    def work(first: Sequence[int]) -> None:
-        for row in first:
-            _strip(kind, X, columns, K, row, symmetric, float(gamma), float(coef0), int(degree))
-
-    if threads <= 1:
-        work(strips)
-    else:
-        # Strips of a triangle get shorter: dealing them out in turn balances the threads.
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, [strips[k::threads] for k in range(threads)]))
-    return K
-
-
 @njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
-def _strip(kind, X, YT, K, row, symmetric, gamma, coef0, degree):  # type: ignore[no-untyped-def]
+def _strip(X, YT, K, row, symmetric, gamma):  # type: ignore[no-untyped-def]
     """A strip of K, one tile high from ``row`` on; if symmetric, half and its mirror image."""
     last = min(row + _TILE, K.shape[0])
     values = np.empty((_TILE, _TILE))
@@ -243,17 +235,8 @@ def _strip(kind, X, YT, K, row, symmetric, gamma, coef0, degree):  # type: ignor
                 tile[f, j] = YT[f, col + j]
         for i in range(row, last):
             out = values[i - row, :width]
-            if kind == _RBF:
-                _squared_distances(X[i], tile, out)
-                _exp_of_negative(out, gamma, work, bits)
-            else:
-                _inner_products(X[i], tile, out)
-                if kind == _POLY:
-                    for j in range(width):
-                        out[j] = (gamma * out[j] + coef0) ** degree
-                else:
-                    for j in range(width):
-                        out[j] = np.tanh(gamma * out[j] + coef0)
+            _squared_distances(X[i], tile, out)
+            _exp_of_negative(out, gamma, work, bits)
             for j in range(width):
                 K[i, col + j] = out[j]
         if symmetric:
@@ -283,20 +266,6 @@ def _squared_distances(x, YT, out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"}, inline="always")
-def _inner_products(x, YT, out):  # type: ignore[no-untyped-def]
-    out[:] = 0.0
-    d = x.size
-    for f in range(0, d - 3, 4):
-        a, b, c, e = x[f], x[f + 1], x[f + 2], x[f + 3]
-        for j in range(out.size):
-            out[j] += (a * YT[f, j] + b * YT[f + 1, j]) + (c * YT[f + 2, j] + e * YT[f + 3, j])
-    for f in range(d - d % 4, d):
-        a = x[f]
-        for j in range(out.size):
-            out[j] += a * YT[f, j]
-
-
-@njit(nogil=True, cache=True, fastmath={"contract"}, inline="always")
 def _exp_of_negative(out, gamma, work, bits):  # type: ignore[no-untyped-def]
     """out = exp(-gamma out), written so that the compiler uses vector instructions.
 
@@ -310,17 +279,8 @@ def _exp_of_negative(out, gamma, work, bits):  # type: ignore[no-untyped-def]
         work[j] = shifted
         r = (x - k * _LN2_HIGH) - k * _LN2_LOW
         value = _E[13]
-        value = value * r + _E[12]
-        value = value * r + _E[11]
-        value = value * r + _E[10]
-        value = value * r + _E[9]
-        value = value * r + _E[8]
-        value = value * r + _E[7]
-        value = value * r + _E[6]
-        value = value * r + _E[5]
-        value = value * r + _E[4]
-        value = value * r + _E[3]
-        value = value * r + _E[2]
+        for k in range(12, 1, -1):
+            value = value * r + _E[k]
         out[j] = 0.0 if x <= _TINY else 1.0 + (r + r * r * value)
     for j in range(out.size):
         bits[j] = (bits[j] + 1023) << 52

@@ -8,10 +8,9 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight
-
-__all__ = ["ClassWeight", "Labels", "check_weights", "class_factors", "label_tags"]
 
 ClassWeight = str | Mapping[Any, float] | None
 
@@ -20,19 +19,12 @@ ClassWeight = str | Mapping[Any, float] | None
 class Labels:
     """The two classes, and which of them is positive.
 
-    Parameters
-    ----------
-    classes : ndarray (2,)
-        Sorted, as scikit-learn wants them.
-    signs : ndarray (n,)
-        +1 for the positive class.
-    orientation : float
-        +1 if ``classes[1]`` is positive, -1 if ``classes[0]`` is: scikit-learn's decision function
-        is always positive for ``classes[1]``.
+    scikit-learn's decision function is always positive for ``classes[1]``: `orientation` is +1 if
+    that is the positive class, else -1.
     """
 
-    classes: np.ndarray
-    signs: np.ndarray
+    classes: np.ndarray  # sorted, as scikit-learn wants them
+    signs: np.ndarray  # +1 for the positive class
     orientation: float
 
     @classmethod
@@ -64,15 +56,8 @@ def class_factors(
 ) -> np.ndarray:
     """What the slack of every training point is multiplied by for its class, as in scikit-learn.
 
-    Parameters
-    ----------
-    class_weight : None, "balanced" or dict
-        None for one; n / (2 n_k) for class k; or a number > 0 per class, one where it is not named.
-    coded : Labels
-    training : ndarray of int
-        Positions of the training points.
-    weights : ndarray (n,)
-        How many points each one stands for.
+    One; n / (2 n_k) for class k; or a number > 0 per class, one where it is not named. `weights`
+    say how many points each one stands for.
     """
     factors, share = np.ones(len(training)), weights[training]
     of = [coded.signs[training] == side * coded.orientation for side in (-1.0, 1.0)]
@@ -97,7 +82,15 @@ def check_weights(sample_weight: Any, X: np.ndarray) -> np.ndarray:
     return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
-def label_tags(tags: Any) -> Any:
-    """Tags of an estimator that knows two classes."""
-    tags.classifier_tags.multi_class = False
-    return tags
+class TwoClasses(ClassifierMixin):
+    """A classifier by the sign of its decision function."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Class of every point."""
+        chosen = (self.decision_function(X) > 0).astype(int)
+        return self.classes_[chosen]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags

@@ -20,8 +20,6 @@ from .kernels import resolve_gamma
 from .rates import Constraint, parse_constraints
 from .requirements import RateReport
 
-__all__ = ["load", "load_with_table", "save"]
-
 FORMAT = "csvm model 2"
 
 _ARRAYS = {  # kinds of numbers or text that they may hold
@@ -41,15 +39,7 @@ _TABLE_KEYS = ("columns", "mean", "scale", "label", "group")
 
 
 def save(model: Any, path: str | Path, table: dict[str, Any] | None = None) -> None:
-    """Write a fitted `csvm.CSVM`; its search history is left out.
-
-    Parameters
-    ----------
-    model : CSVM
-    path : path
-    table : dict, optional
-        JSON data about the table that the model was trained on; see `csvm.tables.TableModel`.
-    """
+    """Write a fitted `csvm.CSVM` without its search history; for `table` see `TableModel`."""
     if callable(model.kernel):
         raise ValueError("a model with a kernel function cannot be saved: a file holds no code")
     arrays: dict[str, Any] = {name: np.asarray(getattr(model, name)) for name in _ARRAYS}
@@ -71,7 +61,9 @@ def save(model: Any, path: str | Path, table: dict[str, Any] | None = None) -> N
             **{name: float(getattr(model.result_, name)) for name in _RESULT_NUMBERS},
         },
     }
-    _write(Path(path), {"model": np.array(json.dumps(text)), **arrays})
+    with replacing(Path(path)) as file:
+        # Not compressed, so that reading a file takes no more memory than its size.
+        np.savez(file, model=np.array(json.dumps(text)), **arrays)
 
 
 def _parameters(model: Any) -> dict[str, Any]:
@@ -103,12 +95,6 @@ def load_with_table(cls: Any, path: str | Path) -> tuple[Any, dict[str, Any] | N
 
 
 # -- files ------------------------------------------------------------------------------------
-
-
-def _write(path: Path, arrays: dict[str, Any]) -> None:
-    """Nothing is compressed, so that reading a file takes no more memory than its size."""
-    with replacing(path) as file:
-        np.savez(file, **arrays)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
@@ -240,7 +226,7 @@ def _result(data: Any) -> Result:
 
 
 def _check_keys(what: str, found: Any, expected: Any) -> None:
-    if isinstance(found, str) or not isinstance(found, (dict, list)):
+    if not isinstance(found, (dict, list)):
         raise ValueError(f"{what} must be a dictionary, got {str(found)[:40]!r}")
     for kind, names in (
         ("lacks", [name for name in expected if name not in found]),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_curve
 
-from .certification import clopper_pearson
+from .certification import check_share, clopper_pearson
 from .labels import Labels
 from .rates import Constraint, parse_constraints, tnr, tpr
 
@@ -150,8 +150,7 @@ def operating_points(
     -------
     matplotlib axes
     """
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must be in (0, 1), got {confidence!r}")
+    check_share("confidence", confidence)
     ax = _axes(ax)
     coded = Labels.of(np.asarray(y), pos_label)
     positive = coded.signs > 0
@@ -195,7 +194,7 @@ def _shade(
 def cross(
     ax: Any, false: tuple[int, int], true: tuple[int, int], confidence: float = 0.95, **style: Any
 ) -> tuple[float, float]:
-    """Draw an operating point with Clopper-Pearson intervals.
+    """Draw an operating point with Clopper-Pearson intervals, and return their worst ends.
 
     Parameters
     ----------
@@ -205,11 +204,6 @@ def cross(
     confidence : float
     **style
         Of the mark: color, marker, label.
-
-    Returns
-    -------
-    (float, float)
-        The largest FPR and the least TPR inside the intervals.
     """
     tail = 0.5 * (1.0 - confidence)
     x, (left, right) = false[0] / false[1], clopper_pearson(*false, tail)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-__all__ = ["Estimate", "ProgressLine", "clock"]
-
 _BETWEEN_LINES = 30.0  # seconds, where the line cannot be written over
 
 
@@ -20,14 +18,8 @@ class Estimate:
     mislead. What is left is weighed by the mean of its group, or of all tasks if the group is new.
     The first task of every worker is no guide: it includes the worker's start.
 
-    Parameters
-    ----------
-    known : sequence of (group, seconds)
-        Measured in earlier runs.
-    left : sequence of groups
-        One per task to do.
-    jobs : int
-        Tasks at once.
+    `known` was measured in earlier runs, `left` has the group of every task to do, `jobs` are done
+    at once.
     """
 
     def __init__(
@@ -61,13 +53,7 @@ class Estimate:
 
 
 class ProgressLine:
-    """Writes to a stream, over the same line if that is a terminal.
-
-    Parameters
-    ----------
-    stream : file or None
-        None writes nothing.
-    """
+    """Writes to a stream, if there is one, and over the same line if that is a terminal."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream

@@ -13,21 +13,13 @@ one row ``sum_j n_j z_j >= k`` with n_j >= 0, where z_j says whether point j is 
 On any points, of training or not, a `Constraint` answers for itself. Labels are positive where
 they are > 0 (so -1 and 1, 0 and 1, or truth values); groups are compared as text.
 
-- ``constraint.value(y_true, y_pred, groups)`` is the measure; for ``[*]`` that of the worst group;
-  NaN if no point is concerned.
-- ``constraint.met(y_true, y_pred, groups)`` says whether it is as asked.
-- ``constraint.counts(y_true, y_pred, groups)`` is (right, of how many) where the measure is a share
-  of points, so that it can be tested as a binomial; None for ``f1``, ``balanced_accuracy`` and
-  ``cost``. Of ``precision`` and ``npv`` the share is of the points predicted so.
-- ``constraint.each(groups)`` is a list with one constraint per group in place of ``[*]``.
-- ``constraint.on_new_data`` is False for chosen cases, which are points given to `fit`.
-
 >>> (csvm.tpr["*"] >= 0.5).value([1, 1, 1, -1], [1, -1, 1, 1], ["a", "a", "b", "b"])
 0.5
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -38,29 +30,6 @@ import numpy as np
 from bnb.validation import real_array
 
 from .groups import group_names
-
-__all__ = [
-    "EVERY_GROUP",
-    "Confusion",
-    "Constraint",
-    "Rate",
-    "UnknownGroupError",
-    "accuracy",
-    "all_of",
-    "at_least",
-    "balanced_accuracy",
-    "case_mask",
-    "check_groups",
-    "chosen_cases",
-    "concerned",
-    "cost",
-    "f1",
-    "npv",
-    "parse_constraints",
-    "precision",
-    "tnr",
-    "tpr",
-]
 
 EVERY_GROUP = "*"
 
@@ -391,7 +360,13 @@ class Constraint:
     @classmethod
     def parse(cls, text: str) -> Constraint:
         """Read ``"tpr>=0.9"``, ``"tpr[north]>=0.9"`` or ``"cost(fn=5,fp=1)<=0.3"``."""
-        return _parse(text)
+        cases = _CASES.fullmatch(text)
+        if cases is not None:
+            return at_least(int(cases[1]), of=[int(place) for place in cases[2].split(",")])
+        try:
+            return _parse(text)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"cannot read the constraint {text!r}: {error}") from None
 
     def each(self, groups: Any) -> list[Constraint]:
         """This constraint, or one for every group if it is about every one of them."""
@@ -442,7 +417,8 @@ class Constraint:
     def counts(self, y_true: Any, y_pred: Any, groups: Any = None) -> tuple[int, int] | None:
         """(right, of how many) where the measure is a share of points, else None.
 
-        For ``[*]`` ask `each` of the constraints.
+        So it can be tested as a binomial. Of ``precision`` and ``npv`` the share is of the points
+        predicted so; for ``[*]`` ask `each` of the constraints.
         """
         if self.rate.group == EVERY_GROUP:
             raise ValueError(f"{self} has counts for every group: ask each(groups)")
@@ -521,50 +497,39 @@ _RATE = re.compile(
 _COSTS = re.compile(r"\s*fn\s*=\s*(\S+?)\s*,\s*fp\s*=\s*(\S+?)\s*")
 
 
+_COMPARED = {">=": operator.ge, "≥": operator.ge, "<=": operator.le, "≤": operator.le}
+
+
 def _parse(text: str) -> Constraint:
-    cases = _CASES.fullmatch(text)
-    if cases is not None:
-        return at_least(int(cases[1]), of=[int(place) for place in cases[2].split(",")])
     without_groups = re.sub(r"\[[^\]]*\]", "", text)
     if re.match(r"[^<>=≥≤]*[-/+|]", without_groups):
-        raise ValueError(f"cannot read the constraint {text!r}: {_NO_DIFFERENCE}")
+        raise ValueError(_NO_DIFFERENCE)
     match = _RATE.fullmatch(text)
     if match is None:
-        raise ValueError(f"cannot read the constraint {text!r}; write for example 'tpr>=0.9'")
-    rate = _parse_rate(text, match["name"], match["costs"], match["group"])
-    below, above = match["sign"] in (">=", "≥"), match["sign"] in ("<=", "≤")
-    if rate.name == "cost" and not above:
-        raise ValueError(
-            f"cannot read the constraint {text!r}: a cost can only be bounded from above, with '<='"
-        )
-    if rate.name != "cost" and not below:
-        raise ValueError(
-            f"cannot read the constraint {text!r}: a rate can only be bounded from below, with '>='"
-        )
-    if re.match(r"[A-Za-z_0-9]+\[", match["number"]) or match["number"] in _NAMES:
-        raise ValueError(f"cannot read the constraint {text!r}: {_NO_DIFFERENCE}")
-    return Constraint(rate, _parse_number(match["number"], text))
+        raise ValueError("write for example 'tpr>=0.9'")
+    rate = _parse_rate(match["name"], match["costs"], match["group"])
+    number = match["number"]
+    if re.match(r"[A-Za-z_0-9]+\[", number) or number in _NAMES:
+        raise ValueError(_NO_DIFFERENCE)
+    return _COMPARED.get(match["sign"], operator.lt)(rate, _parse_number(number))
 
 
-def _parse_rate(text: str, name: str, costs: str | None, group: str | None) -> Rate:
+def _parse_rate(name: str, costs: str | None, group: str | None) -> Rate:
     if name != "cost":
         if costs is not None:
-            raise ValueError(f"cannot read the constraint {text!r}: {name} takes no costs")
+            raise ValueError(f"{name} takes no costs")
         return Rate(name, group)
     found = _COSTS.fullmatch(costs or "")
     if found is None:
-        raise ValueError(
-            f"cannot read the constraint {text!r}: say what errors cost, for example "
-            "'cost(fn=5,fp=1)<=0.3'"
-        )
-    return Rate(name, group, _parse_number(found[1], text), _parse_number(found[2], text))
+        raise ValueError("say what errors cost, for example 'cost(fn=5,fp=1)<=0.3'")
+    return Rate(name, group, _parse_number(found[1]), _parse_number(found[2]))
 
 
-def _parse_number(value: str, text: str) -> float:
+def _parse_number(value: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise ValueError(f"cannot read the number {value!r} in {text!r}") from None
+        raise ValueError(f"cannot read the number {value!r}") from None
 
 
 def parse_constraints(

@@ -12,8 +12,6 @@ from bnb.options import Options
 from .rates import Confusion, Constraint
 from .thresholds import threshold_count, threshold_sum
 
-__all__ = ["MissingAnchorsError", "RateReport", "Requirement", "report", "requirements"]
-
 
 class MissingAnchorsError(ValueError):
     """A rate is asked of points of which there are no anchors."""
@@ -21,27 +19,13 @@ class MissingAnchorsError(ValueError):
 
 @dataclass(frozen=True)
 class Requirement:
-    """What a constraint asks of the anchors.
-
-    Parameters
-    ----------
-    constraint : Constraint
-        Of one group, or of all points.
-    weights : ndarray (m,)
-        n_j, the weight of each anchor in the row; 0 for those it is not about.
-    required : float
-        k, the weight that must be well classified.
-    y : ndarray (m,)
-        Labels of the anchors, +1 or -1.
-    points : ndarray (m,)
-        How many points each anchor stands for in the measure.
-    """
+    """What a constraint, of one group or of all points, asks of the m anchors."""
 
     constraint: Constraint
-    weights: np.ndarray
-    required: float
-    y: np.ndarray
-    points: np.ndarray
+    weights: np.ndarray  # n_j of each anchor in the row, 0 for those it is not about
+    required: float  # k, the weight that must be well classified
+    y: np.ndarray  # labels, +1 or -1
+    points: np.ndarray  # how many points each anchor stands for in the measure
 
     @property
     def unit(self) -> str:
@@ -105,19 +89,9 @@ def requirements(
 ) -> list[Requirement]:
     """What the constraints ask of anchors with labels `y`, one row for each (and for each group).
 
-    Parameters
-    ----------
-    constraints : iterable of Constraint
-    y : ndarray (m,)
-        Labels of the anchors, +1 or -1.
-    weights : ndarray (m,)
-        How many points each anchor stands for.
-    threshold, alpha
-        See `threshold_count`. Chosen cases are counted as they are, and one by one.
-    groups : ndarray (m,), optional
-        Of the anchors.
-    positions : ndarray (m,), optional
-        Of the anchors among the points that chosen cases are counted in.
+    `weights` say how many points each anchor stands for, `positions` where it is among the points
+    that chosen cases are counted in. For `threshold` and `alpha` see `threshold_count`; chosen
+    cases are counted as they are, and one by one.
     """
     found = []
     for constraint in constraints:
@@ -182,12 +156,7 @@ def report(
 ) -> list[RateReport]:
     """How a classifier with these margins y_j f(x_j) on the anchors does.
 
-    Parameters
-    ----------
-    asked : iterable of Requirement
-    margins : ndarray (m,)
-    margin : float
-        What an anchor must reach to be counted, up to what the search lets pass.
+    An anchor counts if it reaches `margin`, up to what the search lets pass.
     """
     counts = margins >= margin * (1.0 - Options.feasibility)
     return [

@@ -20,11 +20,6 @@ from scipy.stats import binom
 from .certification import Certificate, certify_predictions, share_asked, trials
 from .rates import Constraint
 
-__all__ = [
-    "Rule", "about", "fixed_sequence", "in_order", "safety", "threshold_of_classes",
-    "umbrella_rank", "umbrella_threshold",
-]
-
 _THRESHOLDS = 100  # of one score: neighbours closer than that hardly differ
 
 
@@ -57,25 +52,10 @@ def umbrella_threshold(
 ) -> float:
     """The boldest threshold at which rates of one class hold with the confidence asked.
 
-    For several rates of the class (of groups) it is the most cautious of theirs, with no
-    correction: as thresholds get bolder, some rate is the first to fail in truth, and only its own
-    order statistic can go wrong. With too few points for an order statistic all of them are kept;
-    a rate of a group without any has no say.
-
-    Parameters
-    ----------
-    scores : ndarray (n,)
-        Of points that the model has not seen.
-    positive : ndarray of bool (n,)
-    constraints : sequence of Constraint
-        All about the same class; see `about`.
-    confidence : float
-    groups : ndarray (n,), optional
-
-    Returns
-    -------
-    float
-        Positive is what has a score above it.
+    The scores are of points that the model has not seen. For several rates of the class (of groups)
+    it is the most cautious of theirs, with no correction: as thresholds get bolder, some rate is
+    the first to fail in truth, and only its own order statistic can go wrong. With too few points
+    for an order statistic all of them are kept; a rate of a group without any has no say.
     """
     sign = about(constraints)
     bold = np.inf
@@ -101,11 +81,6 @@ def threshold_of_classes(
     Rates of the positives bound the threshold from above, those of the negatives from below. With
     both, each sequence gets half of the error, every threshold between the two is certified, and
     the one with the best mean of TPR and TNR is taken; if there is none, the middle, uncertified.
-
-    Parameters
-    ----------
-    scores, positive, constraints, confidence, groups
-        See `umbrella_threshold`; the constraints may be about both classes.
     """
     sides = [[c for c in constraints if c.name == name] for name in ("tpr", "tnr")]
     each = confidence if not all(sides) else 0.5 * (1.0 + confidence)
@@ -134,16 +109,8 @@ def in_order(
 ) -> list[Rule]:
     """Thresholds of all models, the likeliest to be certified first.
 
-    Parameters
-    ----------
-    scores : sequence of ndarray (n,)
-        For each model what it says about points that it has not seen; not those that will test it.
-    positive : ndarray of bool (n,)
-        Which of those points are positive.
-    constraints : sequence of Constraint
-    share : float
-        How many points there will be to test, for each one here.
-    groups : ndarray (n,), optional
+    For each model there are its scores of points that it has not seen, and not those that will
+    test it; `share` is how many of these there will be for each one here.
     """
     found = [
         (safety(positive, values > threshold, constraints, share, groups), model, threshold)
@@ -165,15 +132,7 @@ def safety(
     positive: np.ndarray, predicted: np.ndarray, constraints: Sequence[Constraint], share: float,
     groups: np.ndarray | None,
 ) -> float:
-    """About -log of the largest p-value to expect, below zero where a rate is missed.
-
-    Parameters
-    ----------
-    positive, predicted : ndarray of bool (n,)
-        Of points like those that will be there to test.
-    constraints, share, groups
-        See `in_order`.
-    """
+    """About -log of the largest p-value to expect, below zero where a rate is missed."""
     right = positive == predicted
     exponents = []
     for constraint in constraints:
@@ -192,21 +151,8 @@ def fixed_sequence(
 ) -> tuple[Rule, Certificate]:
     """Test candidates until one fails; the best of those certified, else the first one.
 
-    Parameters
-    ----------
-    candidates : iterable of Rule
-        In an order that does not depend on the points here; at least one.
-    predict : callable
-        Which of the points here a candidate calls positive.
-    positive : ndarray of bool (n,)
-        Which of them are.
-    constraints, confidence, groups
-        See `csvm.certify`.
-
-    Returns
-    -------
-    candidate, certificate
-        Of those certified, the one with the best mean of TPR and TNR on these points.
+    Their order must not depend on the points here. `predict` says which of these a candidate calls
+    positive; the best has the best mean of TPR and TNR on them.
     """
     best: tuple[float, Rule, Certificate] | None = None
     for candidate in candidates:

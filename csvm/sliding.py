@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .anchors import Anchors, split_anchors
-from .groups import group_names, take_groups, without_groups
+from .anchors import Anchors
+from .given import Given, take
+from .groups import without_groups
 from .kernels import resolve_gamma
-from .labels import Labels, check_weights, label_tags
-from .rates import Constraint, check_groups, chosen_cases, concerned, parse_constraints
-from .requirements import RateReport, report, requirements
-
-__all__ = ["SlidingSVC", "slide"]
+from .labels import TwoClasses
+from .rates import Constraint
+from .requirements import RateReport, report
 
 
 def slide(
@@ -98,7 +97,7 @@ def _scaled(
     return float(a), float(margin - a * best[0])
 
 
-class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class SlidingSVC(MetaEstimatorMixin, TwoClasses, BaseEstimator):
     """The paper's sliding-beta strategy: an SVM whose intercept is moved until the rates hold.
 
     The SVM is trained on all points; its intercept then moves as little as makes enough anchors
@@ -170,27 +169,14 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         sensitive_features : optional
             As for `csvm.CSVM.fit`.
         """
-        X, groups, self.group_column_ = take_groups(X, sensitive_features)
-        points, labels = validate_data(self, X, y, dtype=np.float64)
-        coded = Labels.of(labels, self.pos_label)
-        weights = check_weights(sample_weight, points)
-        constraints = parse_constraints(self.constraints)
-        names = None if groups is None else group_names(groups, len(points))
-        check_groups(constraints, names)
-        _, anchor_set = split_anchors(
-            self.anchors if anchors is None else anchors, coded.signs, X=points, weights=weights,
-            about=concerned(constraints, coded.signs, names), strata=names,
-            always=chosen_cases(constraints, len(points)),
-            random_state=self.random_state,
-        )
-        signs, anchor_weights = coded.signs[anchor_set], weights[anchor_set]
-        asked = requirements(
-            constraints, signs, anchor_weights, threshold=self.threshold, alpha=self.alpha,
-            groups=None if names is None else names[anchor_set], positions=anchor_set,
-        )
+        given = take(self, X, y, sample_weight, anchors, sensitive_features)
+        coded, asked = given.coded, given.asked
+        signs = coded.signs[given.anchors]
         self.classes_ = coded.classes
-        self.estimator_ = self._fitted(points, labels, sample_weight)
-        decision = coded.orientation * self.estimator_.decision_function(points[anchor_set])
+        self.estimator_ = self._fitted(given, sample_weight)
+        decision = coded.orientation * self.estimator_.decision_function(
+            given.points[given.anchors]
+        )
         # Just beyond the boundary: far enough to survive rounding.
         margin = 1e-9 * max(1.0, float(np.abs(decision).max()))
         moved = slide(
@@ -200,19 +186,18 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if moved is None:
             raise ValueError(
                 "no position of the hyperplane meets all rates at once: "
-                + ", ".join(map(str, constraints))
+                + ", ".join(str(r.constraint) for r in asked)
             )
-        self.anchors_ = anchor_set
+        self.anchors_ = given.anchors
         self.shift_ = coded.orientation * moved[1]
         self.rates_: list[RateReport] = report(asked, signs * (decision + moved[1]), margin)
         return self
 
-    def _fitted(self, X: np.ndarray, y: np.ndarray, sample_weight: Any) -> Any:
-        estimator = self.estimator
+    def _fitted(self, given: Given, sample_weight: Any) -> Any:
+        X, y, estimator = given.points, given.labels, self.estimator
         if estimator is None:
             # scikit-learn's own "scale" ignores the weights.
-            gamma = resolve_gamma("scale", X, check_weights(sample_weight, X))
-            estimator = SVC(gamma=gamma, tol=1e-8)
+            estimator = SVC(gamma=resolve_gamma("scale", X, given.weights), tol=1e-8)
         estimator = clone(estimator)  # a frozen one is returned as it is, and stays as it is
         if sample_weight is None or isinstance(estimator, FrozenEstimator):
             estimator.fit(X, y)
@@ -231,11 +216,3 @@ class SlidingSVC(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X = without_groups(X, self.group_column_)
         points = validate_data(self, X, dtype=np.float64, reset=False)
         return self.estimator_.decision_function(points) + self.shift_
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Class of every point."""
-        chosen = (self.decision_function(X) > 0).astype(int)
-        return self.classes_[chosen]
-
-    def __sklearn_tags__(self) -> Any:
-        return label_tags(super().__sklearn_tags__())

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
-
-__all__ = ["Store", "StoreError"]
 
 
 class StoreError(RuntimeError):
@@ -33,17 +32,14 @@ class Store:
     """Records by key, in memory and in a file that survives a kill at any moment.
 
     A record is on disk when `add` returns. A line that a kill cut short is dropped at the next
-    start. One process at a time may hold a store.
-
-    Parameters
-    ----------
-    path : path
-        The file; made if it does not exist.
+    start. One process at a time may hold a store. Without a path nothing outlives the process.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self._file = self.path.open("a+b")
+    def __init__(self, path: str | Path | None) -> None:
+        self.path = path
+        self._file: Any = (  # closed by `close`
+            tempfile.TemporaryFile() if path is None else open(path, "a+b")  # noqa: SIM115
+        )
         try:
             _lock(self._file)
         except (BlockingIOError, PermissionError):
@@ -70,16 +66,7 @@ class Store:
         self._file.truncate(whole)
 
     def add(self, key: str, description: dict[str, Any], result: dict[str, Any]) -> None:
-        """Keep a record.
-
-        Parameters
-        ----------
-        key : str
-        description : dict
-            What the key stands for; written for readers of the file.
-        result : dict
-            JSON data.
-        """
+        """Keep a result, which is JSON data; the description is for readers of the file."""
         line = json.dumps({"key": key, "task": description, "result": result}) + "\n"
         self._file.write(line.encode())
         self._file.flush()

@@ -12,8 +12,6 @@ import numpy as np
 from . import persistence
 from .estimator import CSVM
 
-__all__ = ["Table", "TableError", "TableModel", "read_table"]
-
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 
 
@@ -53,11 +51,7 @@ class Table:
 
     def labels(self, name: str) -> np.ndarray:
         """The label column as text."""
-        values = self.column(name)
-        missing = sum(value is None for value in values)
-        if missing:
-            raise TableError(f"the label {name!r} is missing in {missing} of {len(self)} rows")
-        labels = np.array(values, dtype=str)
+        labels = self._filled("label", name)
         found = np.unique(labels)
         if len(found) != 2:
             raise TableError(
@@ -67,10 +61,13 @@ class Table:
 
     def groups(self, name: str) -> np.ndarray:
         """A column of groups as text; refuses missing values."""
+        return self._filled("group", name)
+
+    def _filled(self, kind: str, name: str) -> np.ndarray:
         values = self.column(name)
         if None in values:
             raise TableError(
-                f"the group {name!r} is missing in {values.count(None)} of {len(self)} rows; fill "
+                f"the {kind} {name!r} is missing in {values.count(None)} of {len(self)} rows; fill "
                 "it, or leave the rows out with --drop-missing"
             )
         return np.array(values, dtype=str)
@@ -106,27 +103,14 @@ class Table:
 
 @dataclass(frozen=True)
 class TableModel:
-    """A classifier with the columns it reads and their standardisation.
-
-    Parameters
-    ----------
-    model : CSVM
-        Trained on standardised columns.
-    columns : list of str
-    mean, scale : ndarray
-        Of the columns in the training data.
-    label : str
-        Name of the label column.
-    group : str, optional
-        Name of the column with the groups, if rates of groups were asked for.
-    """
+    """A classifier trained on standardised columns, with their mean and scale."""
 
     model: CSVM
     columns: list[str]
     mean: np.ndarray
     scale: np.ndarray
-    label: str
-    group: str | None = None
+    label: str  # the column with the classes
+    group: str | None = None  # the column with the groups, if rates of groups were asked for
 
     def points(self, table: Table) -> np.ndarray:
         """The standardised points of a table."""

@@ -21,8 +21,6 @@ from .labels import Labels
 from .progress import ProgressLine
 from .rates import Confusion, Constraint, Rate, parse_constraints
 
-__all__ = ["RateScorer", "Tuned", "rate_scorer", "tune"]
-
 COSTS = (0.1, 1.0, 10.0, 100.0)
 WIDTHS = (0.03, 0.1, 0.3, 1.0)  # gamma times the number of features
 _FOLDS = 3
@@ -119,18 +117,10 @@ def rate_scorer(
 
 @dataclass(frozen=True)
 class Tuned:
-    """The outcome of `tune`.
-
-    Parameters
-    ----------
-    parameters : dict
-        The best, for `CSVM.set_params`; empty if the rates could not be had with any.
-    score : float
-        Of the best, by `RateScorer.score`; below zero if it misses a rate.
-    """
+    """The best parameters; none if the rates could not be had with any."""
 
     parameters: dict[str, Any]
-    score: float
+    score: float  # by `RateScorer.score`: below zero if a rate is missed
 
 
 def tune(
@@ -140,21 +130,9 @@ def tune(
 ) -> Tuned:
     """The cost and kernel width with the best rates on held-out folds.
 
-    The held-out points of all folds are judged together. Each path along the costs shares its
-    kernel matrix, and each search starts from the last solution.
-
-    Parameters
-    ----------
-    model : CSVM
-        Its other parameters stay.
-    X, y : ndarray
-        Standardised points, and their classes.
-    costs : sequence of float
-        Values of C, rising.
-    gammas : sequence, optional
-        By default four around one over the number of features; for the linear kernel none.
-    groups : ndarray (n,), optional
-    progress : ProgressLine, optional
+    The held-out points of all folds are judged together. Each path along the rising costs shares
+    its kernel matrix, and each search starts from the last solution. Widths are by default four
+    around one over the number of features.
     """
     if gammas is None:
         features = X.shape[1]

@@ -23,7 +23,6 @@ from benchmarks import (
     report,
     runner,
 )
-from benchmarks.csvm_instances import Instances
 from benchmarks.formulations import CSVM_FORMULATIONS, Arrays, attained, tight_constants
 from benchmarks.peers import PEERS, PeerError, TooLargeError, answer
 from csvm.datasets import DatasetError
@@ -41,7 +40,7 @@ def tiny(seed, rates=1):
 
 def tiny_instance(data):
     return families.Benchmark(
-        "tiny", "tiny", families.digest(*data.as_arguments()), data.problem,
+        "tiny", "tiny", families.digest(*data), data.problem,
         {name: lambda b=build: b(data) for name, build in CSVM_FORMULATIONS.items()},
         {"branching": "first"},
     )
@@ -56,7 +55,7 @@ def test_every_search_of_the_ablation_has_the_enumerated_optimum(settings, conte
     for seed, rates in ((0, 1), (1, 2)):
         data = tiny(seed, rates)
         with context():
-            problem = CSVMProblem(Instance(*data.as_arguments()), settings=settings)
+            problem = CSVMProblem(Instance(*data), settings=settings)
             found = bnb.solve(problem, branching="first", time_limit=60)
         assert found.optimal
         assert found.objective == pytest.approx(enumerate_node(data.problem().instance), rel=2e-4)
@@ -132,13 +131,6 @@ def test_digests_are_stable():
 
 def test_quick_instances_differ():
     assert len({i.digest for i in families.quick()}) == len(list(families.quick()))
-
-
-@pytest.mark.filterwarnings("ignore::csvm.AnchorWarning")
-def test_the_full_size_sample_is_the_problem_of_the_grid():
-    ours = families.FoldProblem("wisconsin", 32.0, 0.25, budget=15).arrays().problem()
-    theirs = Instances("wisconsin").problem(32.0, 0.25, budget=15)
-    assert ours.fingerprint() == theirs.fingerprint()
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])

@@ -21,7 +21,6 @@ from sklearn.svm import SVC
 
 import csvm
 from benchmarks.__main__ import main
-from benchmarks.laboratory import Laboratory
 from benchmarks.paper import Data, Protocol, command, load, study, write_report
 from benchmarks.paper.algorithm import choose, rates
 from benchmarks.paper.methods import Asked, csvms, slid, svm
@@ -29,6 +28,7 @@ from benchmarks.paper.printed import METHODS, TABLE_2, TABLE_3, TARGETS
 from benchmarks.paper.protocol import cut, random_split
 from benchmarks.paper.tabulate import summary, tables
 from csvm.jobs import cluster
+from csvm.laboratory import Laboratory
 from csvm.progress import Estimate, ProgressLine, clock
 from csvm.sequences import umbrella_rank
 from csvm.store import Store, StoreError

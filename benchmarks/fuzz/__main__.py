@@ -48,7 +48,7 @@ class Tally:
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
-    if scip.pyscipopt is None:
+    if scip.solve is None:
         print("SCIP is not installed: truth comes from enumeration alone")
     if options.replay:
         return _show(Case.load(options.replay))

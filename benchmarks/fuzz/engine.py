@@ -72,6 +72,20 @@ class EngineKind(Kind):
         return claim
 
 
+class Wrapped(Kind):
+    """A problem of one of the engine's kinds, with which more is done than solving it."""
+
+    def __init__(self, kinds: dict[str, EngineKind]) -> None:
+        self.kinds = kinds
+
+    def draw(self, rng: np.random.Generator, deep: float) -> dict:
+        """Some problem, a deep one with this probability."""
+        name = str(rng.choice(list(self.kinds)))
+        kind = self.kinds[name]
+        inner = kind.deep(rng) if deep and rng.random() < deep else kind.make(rng)
+        return {"of": name, "inner": inner}
+
+
 def shared(options: dict) -> dict:
     """With several workers let them be threads, which start fast, and share from the beginning."""
     if options.get("workers", 1) == 1:

@@ -11,7 +11,7 @@ import bnb
 
 from .engine import EngineKind, draw_options
 from .judge import Truth
-from .quadratic import Quadratic, minimise
+from .quadratic import Quadratic, best_of
 
 UNITS = [1.0, 1.0, 1.0, 1e-3, 1e3]
 
@@ -73,19 +73,17 @@ class Indicator(EngineKind):
     def truth(self, data: dict) -> Truth:
         qp = Quadratic.of(data)
         G, b, weights = (np.asarray(data[name], float) for name in ("G", "b", "weights"))
-        truth = Truth(bounded=True, complete=True)
-        for z in smallest_sets(lambda z: all(
+        enough = smallest_sets(lambda z: all(
             _weight(z, weights, members) >= k - 1e-9 for members, k in data["groups"]
-        ), len(b)):
-            part = replace(
+        ), len(b))
+        truth = best_of(
+            replace(
                 qp, A=np.vstack([qp.A, G[z]]), l=np.concatenate([qp.l, b[z]]),
                 u=np.concatenate([qp.u, np.full(z.sum(), np.inf)]),
             )
-            point = minimise(part)
-            if point.x is not None:
-                truth.offer(point.value, point.slack)
-            truth.complete &= point.x is not None or point.infeasible
-        truth.infeasible = truth.complete and truth.best == np.inf
+            for z in enough
+        )
+        truth.bounded = True
         return truth
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .judge import Truth
-from .quadratic import ACCURATE, Quadratic, minimise
+from .quadratic import ACCURATE, Quadratic, best_of
 from .scip import scip_point
 
 MOST_WHOLE, MOST_MIXED = 200_000, 60  # assignments looked at
@@ -16,19 +16,12 @@ def solve_truth(
     qp: Quadratic, integer: np.ndarray, near: np.ndarray, *, scip: bool = False
 ) -> Truth:
     """The best of all integer assignments; of those around `near` where there are too many."""
-    truth = Truth()
     grid, complete = assignments(qp, integer, near)
     if len(integer) == len(qp.q):
-        _whole(qp, integer, grid, truth)
-        truth.complete = complete
+        truth = _whole(qp, integer, grid)
     else:
-        decided = True
-        for values in grid:
-            point = minimise(qp.fixed(integer, values))
-            if point.x is not None:
-                truth.offer(point.value, point.slack)
-            decided &= point.x is not None or point.infeasible
-        truth.complete = complete and decided
+        truth = best_of(qp.fixed(integer, values) for values in grid)
+    truth.complete &= complete
     truth.infeasible = truth.complete and truth.best == np.inf
     if scip or not truth.complete:
         point = scip_point(qp, integer)
@@ -55,15 +48,15 @@ def assignments(qp: Quadratic, integer: np.ndarray, near: np.ndarray) -> tuple[n
     return np.stack([g.ravel() for g in np.meshgrid(*ranges, indexing="ij")], axis=1), complete
 
 
-def _whole(qp: Quadratic, integer: np.ndarray, grid: np.ndarray, truth: Truth) -> None:
+def _whole(qp: Quadratic, integer: np.ndarray, grid: np.ndarray) -> Truth:
     """All variables are integers: look at all points at once."""
+    truth = Truth(complete=True)
     x = np.empty_like(grid)
     x[:, integer] = grid
     rows = x @ qp.A.T
     room = ACCURATE * (1e-300 + np.abs(x) @ np.abs(qp.A).T)
     x = x[np.all((rows <= qp.u + room) & (rows >= qp.l - room), axis=1)]
-    if not len(x):
-        return
-    values = 0.5 * np.einsum("ij,ij->i", x @ qp.P, x) + x @ qp.q
-    best = x[np.argmin(values)]
-    truth.offer(qp.objective(best), 1e-9 * qp.terms(best))
+    if len(x):
+        best = x[np.argmin(0.5 * np.einsum("ij,ij->i", x @ qp.P, x) + x @ qp.q)]
+        truth.offer(qp.objective(best), 1e-9 * qp.terms(best))
+    return truth

@@ -11,7 +11,7 @@ from bnb import Reason, Status
 ROUNDING = 1e-6
 FEASIBILITY = 1e-6
 CLOSE = 1e-8  # objectives of one point that differ by this share of their terms are the same
-SECONDS = 60.0  # a search may end this much after its limit: the first of its sort compiles
+LATE = 60.0  # seconds that a search may end after its limit: the first of its sort compiles
 
 
 @dataclass
@@ -82,7 +82,7 @@ def judge(claim: Claim, truth: Truth, options: dict) -> Verdict:
     """Try every part of the claim."""
     faults = [*_point(claim), *_status(claim, truth, options), *_bound(claim, truth)]
     late = claim.seconds - options.get("time_limit", np.inf)
-    if late > SECONDS:
+    if late > LATE:
         faults.append(f"ended {late:.1f} s after its time limit")
     return Verdict(outcome(claim), faults)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import clarabel
 import numpy as np
 import scipy.sparse as sp
+
+from .judge import Truth
 
 ACCURATE = 1e-9  # violation, relative to the terms of a row, of a point that counts as feasible
 
@@ -122,6 +125,17 @@ def minimise(qp: Quadratic) -> Minimum:
         return Minimum(None)
     missed = _missed((rows @ x[free])[: used.sum()], low[: used.sum()], high[: used.sum()])
     return verified(qp, x, unit * float(cost[: used.sum()] @ missed))
+
+
+def best_of(parts: Iterable[Quadratic]) -> Truth:
+    """Of QPs that together are a problem: complete if each is solved or infeasible."""
+    truth = Truth(complete=True)
+    for point in map(minimise, parts):
+        if point.x is not None:
+            truth.offer(point.value, point.slack)
+        truth.complete &= point.x is not None or point.infeasible
+    truth.infeasible = truth.complete and truth.best == np.inf
+    return truth
 
 
 def verified(qp: Quadratic, x: np.ndarray, slack: float = 0.0) -> Minimum:

@@ -6,7 +6,7 @@ import numpy as np
 
 import bnb
 
-from .engine import EngineKind, Kind
+from .engine import EngineKind, Wrapped
 from .judge import Verdict
 from .watch import watched
 
@@ -18,19 +18,18 @@ SPOILT = {
 """Arguments to spoil; a CSVM is checked by its estimator, before there is a problem."""
 
 
-class Refused(Kind):
+class Refused(Wrapped):
     """A problem in which one argument was spoilt."""
 
     def __init__(self, kinds: dict[str, EngineKind]) -> None:
-        self.kinds = {name: kinds[name] for name in SPOILT}
+        super().__init__({name: kinds[name] for name in SPOILT})
 
     def make(self, rng: np.random.Generator) -> dict:
-        name = str(rng.choice(list(self.kinds)))
-        inner = self.kinds[name].make(rng)
-        options = [arg for arg in SPOILT[name] if not _missing(inner[arg])]
-        argument = str(rng.choice(options))
+        data = self.draw(rng, deep=0.0)
+        inner = data["inner"]
+        argument = str(rng.choice([a for a in SPOILT[data["of"]] if not _missing(inner[a])]))
         inner[argument] = _spoilt(rng, argument, inner)
-        return {"of": name, "argument": argument, "inner": inner}
+        return {**data, "argument": argument}
 
     def run(self, data: dict) -> Verdict:
         faults: list[str] = []

@@ -7,23 +7,18 @@ import numpy as np
 import bnb
 from bnb import Reason
 
-from .engine import EngineKind, Kind
+from .engine import Wrapped
 from .judge import Verdict
 from .watch import watched
 
 
-class Repeated(Kind):
+class Repeated(Wrapped):
     """The same search three times."""
 
-    def __init__(self, kinds: dict[str, EngineKind]) -> None:
-        self.kinds = kinds
-
     def make(self, rng: np.random.Generator) -> dict:
-        name = str(rng.choice(list(self.kinds)))
-        kind = self.kinds[name]
-        inner = kind.deep(rng) if rng.random() < 0.5 else kind.make(rng)
-        inner["options"]["workers"] = 1
-        return {"of": name, "inner": inner}
+        data = self.draw(rng, 0.5)
+        data["inner"]["options"]["workers"] = 1
+        return data
 
     def run(self, data: dict) -> Verdict:
         kind, inner, faults = self.kinds[data["of"]], data["inner"], []

@@ -15,34 +15,21 @@ import numpy as np
 
 import bnb
 
-from .engine import EngineKind, Kind
+from .engine import EngineKind, Wrapped
 from .judge import Truth, Verdict
 from .watch import watched
 
-CHANGES = {
-    "miqp": ("q", "u", "lb", "constant", "integer"),
-    "support": ("q", "P", "k", "support", "exactly", "constant"),
-    "indicator": ("q", "b", "G", "groups", "weights", "constant"),
-    "csvm": ("y", "cost", "required", "X"),
-}
-"""What makes another problem, whose checkpoint must be refused."""
 
-
-class Resumed(Kind):
+class Resumed(Wrapped):
     """Stopped by nodes, by time or by a callback at a random moment, maybe more than once."""
 
-    def __init__(self, kinds: dict[str, EngineKind]) -> None:
-        self.kinds = kinds
-
     def make(self, rng: np.random.Generator) -> dict:
-        name = str(rng.choice(list(self.kinds)))
-        kind = self.kinds[name]
-        inner = kind.deep(rng) if rng.random() < 0.7 else kind.make(rng)
+        data = self.draw(rng, 0.7)
         stops = np.cumsum(rng.integers(1, 6, int(rng.integers(1, 4))))
         return {
-            "of": name, "inner": inner, "how": str(rng.choice(["nodes", "time", "callback"])),
-            "stops": stops, "seconds": float(rng.choice([0.001, 0.01, 0.03])),
-            "change": str(rng.choice(CHANGES[name])),
+            **data, "how": str(rng.choice(["nodes", "time", "callback"])), "stops": stops,
+            "seconds": float(rng.choice([0.001, 0.01, 0.03])),
+            "other": self.kinds[data["of"]].make(rng),
         }
 
     def run(self, data: dict) -> Verdict:
@@ -67,28 +54,22 @@ class Resumed(Kind):
 
     def _refusals(self, kind: EngineKind, data: dict, file: Path) -> list[str]:
         """A checkpoint of another problem must be refused."""
-        other = changed(data["inner"], data["change"])
-        if other is None or not file.exists():
+        if not file.exists():
             return []
         copy = file.with_name("copy.json")
         copy.write_bytes(file.read_bytes())  # one that is taken would be overwritten
         try:
-            bnb.solve(kind.build(other), checkpoint=copy, resume=True, node_limit=1)
+            bnb.solve(kind.build(data["other"]), checkpoint=copy, resume=True, node_limit=1)
         except ValueError as error:
             return [] if "different problem" in str(error) else [f"refused with: {error}"]
-        return [f"a checkpoint of a problem with another {data['change']} was taken"]
+        return ["a checkpoint of another problem was taken"]
 
 
-class Killed(Kind):
+class Killed(Wrapped):
     """kill -9 of a process that solves with a checkpoint, then resume here."""
 
-    def __init__(self, kinds: dict[str, EngineKind]) -> None:
-        self.kinds = kinds
-
     def make(self, rng: np.random.Generator) -> dict:
-        name = str(rng.choice(list(self.kinds)))
-        return {"of": name, "inner": self.kinds[name].deep(rng),
-                "delay": float(rng.choice([0.0, 0.01, 0.05, 0.2]))}
+        return {**self.draw(rng, deep=1.0), "delay": float(rng.choice([0.0, 0.01, 0.05, 0.2]))}
 
     def run(self, data: dict) -> Verdict:
         kind, inner, faults = self.kinds[data["of"]], data["inner"], []
@@ -163,54 +144,6 @@ def _stop(how: str, nodes: int, seconds: float) -> dict:
     if how == "time":
         return {"time_limit": seconds}
     return {"on_node": lambda progress: bnb.STOP if progress.nodes >= nodes else None}
-
-
-def changed(inner: dict, name: str) -> dict | None:
-    """Another problem; None where this change would leave it the same."""
-    other = _CHANGED.get(name, _moved)(inner, inner[name])
-    return None if other is None else {**inner, name: other}
-
-
-def _moved(inner: dict, value: list) -> list | None:
-    """Every finite number a little further down."""
-    array = np.asarray(value, float)
-    finite = np.isfinite(array)
-    return np.where(finite, array - 1.0 - np.abs(array), array).tolist() if finite.any() else None
-
-
-def _raised(inner: dict, value: list) -> list | None:
-    lower = _moved(inner, (-np.asarray(value, float)).tolist())
-    return None if lower is None else (-np.asarray(lower)).tolist()
-
-
-def _other_support(inner: dict, value: list | None) -> list | None:
-    """As many variables, but not the same."""
-    rest = [] if value is None else sorted({*range(len(inner["q"]))} - {*value})
-    return [*value[1:], rest[0]] if rest and value else None
-
-
-def _wider(inner: dict, value: list) -> list | None:
-    """Lower bounds further down; binaries stay what they are."""
-    array = np.asarray(value, float)
-    free = np.isfinite(array) & ~np.isin(np.arange(len(array)), inner["binary"])
-    return np.where(free, array - 1.0 - np.abs(array), array).tolist() if free.any() else None
-
-
-_CHANGED = {
-    "u": _raised,
-    "lb": _wider,
-    "support": _other_support,
-    "k": lambda inner, k: k - 1 if k > 0 else None,
-    "exactly": lambda inner, exactly: not exactly,
-    "integer": lambda inner, integer: integer[1:] if integer else None,
-    "constant": lambda inner, constant: constant + 1.0,
-    "P": lambda inner, P: (2.0 * np.asarray(P)).tolist() if np.any(P) else None,
-    "y": lambda inner, y: [-y[0], *y[1:]],
-    "cost": lambda inner, cost: [2.0 * c for c in cost],
-    "required": lambda inner, k: [max(0.0, v - max(k)) for v in k] if max(k) >= 1.0 else None,
-    "weights": lambda inner, w: [v + 1.0 for v in w],
-    "groups": lambda inner, g: [[g[0][0], g[0][1] - 0.5], *g[1:]] if g[0][1] > 0.5 else None,
-}
 
 
 if __name__ == "__main__":

@@ -3,53 +3,35 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
+from ..model import PeerModel
 from .quadratic import Minimum, Quadratic, minimise
 from .watch import watched
 
 try:
-    import pyscipopt
-except ImportError:
-    pyscipopt = None
+    from ..peers.scip import solve
+except ImportError:  # it is not installed
+    solve = None
 
-SECONDS = 1.0
+LIMIT = 1.0  # seconds
 
 
 def scip_point(qp: Quadratic, integer: np.ndarray) -> Minimum:
     """Integers that SCIP likes best, the rest completed by interior points."""
-    if pyscipopt is None:
+    if solve is None:
         return Minimum(None)
-    model = pyscipopt.Model()
-    model.hideOutput()
-    model.setParam("limits/time", SECONDS)
-    n = len(qp.q)
-    whole = np.isin(np.arange(n), integer)
-    x = [
-        model.addVar(lb=_or_none(qp.lb[j]), ub=_or_none(qp.ub[j]), vtype="I" if whole[j] else "C")
-        for j in range(n)
-    ]
-    t = model.addVar(lb=None)
-    square = pyscipopt.quicksum(
-        0.5 * qp.P[i, j] * x[i] * x[j] for i in range(n) for j in range(n) if qp.P[i, j]
+    used = qp.A.any(axis=1)
+    model = PeerModel(
+        sp.csr_matrix(qp.P), qp.q, sp.csr_matrix(qp.A[used]), qp.l[used], qp.u[used], qp.lb, qp.ub,
+        np.isin(np.arange(len(qp.q)), integer), qp.constant,
     )
-    model.addCons(square + pyscipopt.quicksum(qp.q[j] * x[j] for j in range(n)) <= t)
-    for row, low, high in zip(qp.A, qp.l, qp.u, strict=True):
-        value = pyscipopt.quicksum(row[j] * x[j] for j in range(n)) + 0.0 * x[0]
-        if np.isfinite(high):
-            model.addCons(value <= high)
-        if np.isfinite(low):
-            model.addCons(value >= low)
-    model.setObjective(t)
     try:
         with watched([]):  # it has things to say, too
-            model.optimize()
+            found = solve(model, LIMIT, 0.0).x
     except Exception:  # all that pyscipopt raises when SCIP itself fails: then it has no point
+        found = None
+    if found is None:
         return Minimum(None)
-    if not model.getNSols():
-        return Minimum(None)
-    values = np.round([model.getVal(x[j]) for j in integer])
-    return minimise(qp.fixed(integer, np.clip(values, qp.lb[integer], qp.ub[integer])))
-
-
-def _or_none(bound: float) -> float | None:
-    return float(bound) if np.isfinite(bound) else None
+    values = np.clip(np.round(found[integer]), qp.lb[integer], qp.ub[integer])
+    return minimise(qp.fixed(integer, values))

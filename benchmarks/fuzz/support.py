@@ -10,7 +10,7 @@ import bnb
 
 from .engine import EngineKind, draw_options
 from .judge import Truth
-from .quadratic import Quadratic, minimise
+from .quadratic import Quadratic, best_of
 
 UNITS = [1.0, 1.0, 1.0, 1e-4, 1e-2, 1e2, 1e4]
 
@@ -80,15 +80,11 @@ class Support(EngineKind):
         qp, counted = Quadratic.of(data), _counted(data)
         zero_allowed = np.all((qp.lb[counted] <= 0) & (qp.ub[counted] >= 0))
         sizes = [data["k"]] if data["exactly"] or zero_allowed else range(data["k"] + 1)
-        truth = Truth(bounded=True, complete=True)  # bounded, or P is positive definite
-        for size in sizes:
-            for chosen in combinations(counted, size):
-                off = np.setdiff1d(counted, chosen)
-                point = minimise(qp.fixed(off, 0.0))
-                if point.x is not None:
-                    truth.offer(point.value, point.slack)
-                truth.complete &= point.x is not None or point.infeasible
-        truth.infeasible = truth.complete and truth.best == np.inf
+        truth = best_of(
+            qp.fixed(np.setdiff1d(counted, chosen), 0.0)
+            for size in sizes for chosen in combinations(counted, size)
+        )
+        truth.bounded = True  # by its bounds, or P is positive definite
         return truth
 
 

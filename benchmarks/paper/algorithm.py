@@ -15,8 +15,6 @@ from .protocol import Data, Protocol
 from .remedies import REMEDIES
 from .tasks import Comparison, CostGrid, RatePath, Task
 
-__all__ = ["FREE", "Choice", "Findings", "choose", "rates", "study"]
-
 FREE, BOUND = METHODS[:2], METHODS[2:]  # without and with a rate asked for
 
 _SEARCH = ("proven", "gap", "nodes", "fit_seconds")
@@ -27,51 +25,25 @@ Choice = dict[str, float]
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found on one data set.
-
-    Parameters
-    ----------
-    data : Data
-    protocol : Protocol
-    target : {"estimated", "paper"}
-        Where p0 comes from.
-    p0 : float
-        True positive rate asked for.
-    choices : dict
-        Per method its parameters in every outer fold.
-    fixed : dict
-        Per method of the paper the parameters used on the random splits.
-    folds, splits : list of dict
-        Per outer fold and per random split the record of every method.
-    fits : list of dict
-        Of every CSVM fit: proven, gap, nodes, fit_seconds.
-    seconds : float
-        Work in all, summed over cores.
-    """
+    """What was found on one data set."""
 
     data: Data
     protocol: Protocol
-    target: str
-    p0: float
-    choices: dict[str, list[Choice]]
-    fixed: dict[str, Choice]
-    folds: list[dict[str, Any]]
-    splits: list[dict[str, Any]]
-    fits: list[dict[str, Any]]
-    seconds: float
+    target: str  # where p0 comes from, "estimated" or "paper"
+    p0: float  # true positive rate asked for
+    choices: dict[str, list[Choice]]  # per method its parameters in every outer fold
+    fixed: dict[str, Choice]  # per method of the paper those used on the random splits
+    folds: list[dict[str, Any]]  # per outer fold the record of every method
+    splits: list[dict[str, Any]]  # the same per random split
+    fits: list[dict[str, Any]]  # of every CSVM: proven, gap, nodes, fit_seconds
+    seconds: float  # work in all, summed over cores
 
 
 def study(data: Data, protocol: Protocol, run: Run, target: str = "estimated") -> Findings:
     """Algorithm 1 for all methods, then the same methods and the usual remedies on random splits.
 
-    Parameters
-    ----------
-    data : Data
-    protocol : Protocol
-    run : callable
-        A `Laboratory`, or anything that gives the results of tasks in their order.
-    target : {"estimated", "paper"}
-        p0 is the SVM's mean true positive rate plus delta, or what the paper printed.
+    `run` is a `Laboratory`, or anything that gives the results of tasks in their order. The target
+    is "estimated", the SVM's mean true positive rate plus delta, or "paper", what it printed.
     """
     if target not in ("estimated", "paper"):
         raise ValueError(f"target must be 'estimated' or 'paper', got {target!r}")
@@ -116,7 +88,7 @@ class _Study:
         size = len(self.protocol.grid)
         pairs = self._scores(found, "SVM(C+, C-)").reshape(self.outer, size, size, size)
         scores = {"SVM": np.einsum("kiig->kig", pairs), "SVM(C+, C-)": pairs}
-        choices = {name: self._choices(scores[name]) for name in FREE}
+        choices = {name: [self._parameters(s) for s in scores[name]] for name in FREE}
         folds = self._outer_folds(2, FREE, choices, None)
         p0 = self._p0(folds)
         protocol = self.protocol
@@ -124,11 +96,12 @@ class _Study:
         found = self._inner_folds(3, RatePath, asked=asked)
         for name in BOUND:
             scores[name] = self._scores(found, name)
-            choices[name] = self._choices(scores[name])
+            choices[name] = [self._parameters(s) for s in scores[name]]
         rest = self._outer_folds(4, (*BOUND, *REMEDIES), choices, asked)
         fixed = {name: self._parameters(scores[name].mean(axis=0)) for name in METHODS}
+        everything = (*METHODS, *REMEDIES)
         splits = self._step(5, "random splits", [
-            self._comparison(("split", k), (*METHODS, *REMEDIES), fixed, asked)
+            Comparison(self.data, protocol.clusters, ("split", k), everything, fixed, asked)
             for k in range(protocol.splits)
         ])
         return Findings(
@@ -174,9 +147,6 @@ class _Study:
         ])
         return np.moveaxis(values.mean(axis=1), 1, -1)
 
-    def _choices(self, scores: np.ndarray) -> list[Choice]:
-        return [self._parameters(fold) for fold in scores]
-
     def _parameters(self, scores: np.ndarray) -> Choice:
         """The best costs and gamma."""
         names = ("C", "gamma") if scores.ndim == 2 else ("C_pos", "C_neg", "gamma")
@@ -188,18 +158,12 @@ class _Study:
         asked: Asked | None,
     ) -> list[dict[str, Any]]:
         return self._step(number, "validation", [
-            self._comparison(
-                ("fold", k, self.outer), methods,
+            Comparison(
+                self.data, self.protocol.clusters, ("fold", k, self.outer), methods,
                 {name: chosen[k] for name, chosen in choices.items()}, asked,
             )
             for k in range(self.outer)
         ])
-
-    def _comparison(
-        self, where: tuple[Any, ...], methods: tuple[str, ...], choices: dict[str, Choice],
-        asked: Asked | None,
-    ) -> Comparison:
-        return Comparison(self.data, self.protocol.clusters, where, methods, choices, asked)
 
 
 def _csvm_fits(record: dict[str, Any]) -> list[dict[str, Any]]:

@@ -17,15 +17,14 @@ from joblib import cpu_count
 
 from csvm import datasets
 from csvm.jobs import cluster
+from csvm.laboratory import laboratory
 from csvm.store import StoreError
 
-from ..laboratory import laboratory
+from .. import command_line
 from .algorithm import Findings, study
 from .protocol import FULL, QUICK, Data, load
 from .report import write_report
 from .tabulate import tables
-
-__all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,10 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks paper", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks paper", __doc__)
     parser.add_argument(
         "--dataset", nargs="+", choices=datasets.NAMES, default=list(datasets.NAMES),
         metavar="NAME", help=f"of {', '.join(datasets.NAMES)} (default all)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,20 +14,10 @@ from csvm import CSVM, SlidingSVC, fit_path, tpr
 
 from .protocol import Part, Protocol
 
-__all__ = ["Asked", "csvms", "slid", "svm"]
-
 
 @dataclass(frozen=True)
 class Asked:
-    """The rate asked for, and how it is searched for.
-
-    Parameters
-    ----------
-    p0 : float
-        True positive rate.
-    alpha, time_limit, gap, costs
-        See `Protocol`.
-    """
+    """The true positive rate asked for, and how it is searched for; see `Protocol`."""
 
     p0: float
     alpha: float
@@ -78,3 +68,12 @@ def csvms(part: Part, gamma: float, costs: Sequence[float], asked: Asked) -> lis
         return fit_path(
             model, parameters=[{"C": asked.cost(C, weight)} for C in costs], **part.anchored
         )
+
+
+FITS: dict[str, Callable[..., Any]] = {
+    "SVM": lambda part, C, gamma, asked: svm(part, gamma, C, C),
+    "SVM(C+, C-)": lambda part, C_pos, C_neg, gamma, asked: svm(part, gamma, C_pos, C_neg),
+    "sliding beta": lambda part, C, gamma, asked: slid(part, svm(part, gamma, C, C), asked),
+    "CSVM": lambda part, C, gamma, asked: csvms(part, gamma, [C], asked)[0],
+}
+"""The paper's methods by their names in its table 3."""

@@ -7,8 +7,6 @@ also where that looks like a misprint: the standard deviation 0.981 of pageBlock
 
 from __future__ import annotations
 
-__all__ = ["METHODS", "TABLE_1", "TABLE_2", "TABLE_3", "TARGETS"]
-
 METHODS = ("SVM", "SVM(C+, C-)", "sliding beta", "CSVM")
 
 # Mean and standard deviation.

@@ -15,10 +15,6 @@ from sklearn.preprocessing import StandardScaler
 
 from csvm import datasets
 
-__all__ = [
-    "FULL", "QUICK", "Data", "Part", "Protocol", "compress", "cut", "folds", "load", "random_split",
-]
-
 _LARGE = 1000  # rows; larger sets have five folds and are compressed
 _HELD_OUT = 0.3  # of the points, in a random split
 
@@ -27,40 +23,20 @@ _HELD_OUT = 0.3  # of the points, in a random split
 class Protocol:
     """What is run.
 
-    Parameters
-    ----------
-    name : str
-    outer, inner : int or None
-        Folds; None for the paper's 10, or 5 above 1000 rows.
-    exponents : tuple of int
-        C and gamma are 2 to these powers.
-    splits : int
-        Random splits for the question whether the rate holds on unseen data.
-    delta : float
-        p0 = TPR0 + delta.
-    alpha : float
-        Level of Hoeffding's test.
-    time_limit : float
-        Seconds for one CSVM fit.
-    gap : float
-        Relative gap at which a fit counts as proven.
-    clusters : int
-        Points that stand for the training part of a set above 1000 rows. Anchors stay points.
-    costs : {"point", "class"}
-        Whether the C of a CSVM is the cost of every point, as the paper's numbers suggest, or is
-        shared by the points of a class of I, as its section 3.3 says.
+    The C of a CSVM is the cost of every "point", as the paper's numbers suggest, or shared by the
+    points of a "class" of I, as its section 3.3 says.
     """
 
     name: str
-    outer: int | None = None
+    outer: int | None = None  # folds; None for the paper's 10, or 5 above 1000 rows
     inner: int | None = None
-    exponents: tuple[int, ...] = tuple(range(-5, 6))
-    splits: int = 100
-    delta: float = 0.025
-    alpha: float = 0.05
-    time_limit: float = 60.0
-    gap: float = 1e-4
-    clusters: int = 500
+    exponents: tuple[int, ...] = tuple(range(-5, 6))  # C and gamma are 2 to these powers
+    splits: int = 100  # random ones: does the rate hold on unseen data?
+    delta: float = 0.025  # p0 = TPR0 + delta
+    alpha: float = 0.05  # level of Hoeffding's test
+    time_limit: float = 60.0  # seconds for one CSVM fit
+    gap: float = 1e-4  # relative gap at which a fit counts as proven
+    clusters: int = 500  # stand for the training part above 1000 rows; anchors stay points
     costs: str = "point"
 
     @property
@@ -75,19 +51,11 @@ QUICK = Protocol("quick", outer=5, inner=3, exponents=(-5, -3, -1, 1, 3, 5), spl
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A data set in random order.
-
-    Parameters
-    ----------
-    name : str
-    X : ndarray (n, d)
-    y : ndarray (n,)
-        +1.0 or -1.0.
-    """
+    """A data set in random order."""
 
     name: str
     X: np.ndarray
-    y: np.ndarray
+    y: np.ndarray  # +1.0 or -1.0
 
     @cached_property
     def digest(self) -> str:
@@ -142,25 +110,16 @@ def random_split(y: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
 class Part:
     """A training part and a validation part, standardised on the former.
 
-    Parameters
-    ----------
-    X, y : ndarray
-        The training points as they are: the first half is I, the second J.
-    points, labels, weights : ndarray
-        What SVMs are trained on: the same, or centres of clusters and how many points each stands
-        for. I first.
-    first : int
-        How many of them belong to I.
-    X_val, y_val : ndarray
-        Validation points.
+    SVMs are trained on `points`: the training points as they are, or centres of clusters with the
+    number of points each stands for as weight.
     """
 
-    X: np.ndarray
+    X: np.ndarray  # training points as they are: the first half is I, the second J
     y: np.ndarray
-    points: np.ndarray
+    points: np.ndarray  # I first
     labels: np.ndarray
     weights: np.ndarray
-    first: int
+    first: int  # how many of them belong to I
     X_val: np.ndarray
     y_val: np.ndarray
 
@@ -179,15 +138,7 @@ class Part:
 
 
 def cut(data: Data, training: np.ndarray, validation: np.ndarray, clusters: int) -> Part:
-    """The parts of a data set at these positions.
-
-    Parameters
-    ----------
-    data : Data
-    training, validation : ndarray of int
-    clusters : int
-        See `Protocol`.
-    """
+    """The parts of a data set at these positions; for `clusters` see `Protocol`."""
     y = data.y[training]
     half = len(y) // 2
     if np.unique(y[:half]).size < 2 or not (y[half:] > 0).any():

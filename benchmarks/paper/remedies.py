@@ -21,8 +21,6 @@ from csvm.sequences import umbrella_rank
 from .methods import Asked
 from .protocol import Part
 
-__all__ = ["REMEDIES"]
-
 
 def balanced(part: Part, C: float, gamma: float, asked: Asked) -> Any:
     """Class weights that make up for the sizes of the classes; the rate asked for is unused."""

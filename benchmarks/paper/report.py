@@ -16,8 +16,6 @@ from .algorithm import Findings
 from .protocol import Protocol
 from .tabulate import Section, records, searches, summary, tables
 
-__all__ = ["write_report"]
-
 _WHICH = (
     "Which to take: for one rate that must hold on new data, the guaranteed one, a threshold "
     "set on positives that the fit has not seen; it says when there are too few of them. For rates "
@@ -51,18 +49,7 @@ figure { margin: 0; } img { max-width: 100%; height: auto; display: block; }
 
 
 def write_report(outcomes: Sequence[Findings], directory: str | Path) -> Path:
-    """Write report.html, report.md, methods.csv and searches.csv.
-
-    Parameters
-    ----------
-    outcomes : sequence of Findings
-    directory : path
-
-    Returns
-    -------
-    Path
-        The HTML page.
-    """
+    """Write report.html, whose path is returned, report.md, methods.csv and searches.csv."""
     directory = Path(directory)
     found = tables(outcomes)
     for name, rows in (("methods", records(outcomes)), ("searches", searches(outcomes))):

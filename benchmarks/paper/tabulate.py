@@ -13,8 +13,6 @@ from .algorithm import Findings, rates
 from .printed import METHODS, TABLE_1, TABLE_2, TABLE_3, TARGETS
 from .remedies import REMEDIES
 
-__all__ = ["Section", "records", "searches", "summary", "tables"]
-
 Pair = tuple[float, float]
 """Mean and standard deviation."""
 

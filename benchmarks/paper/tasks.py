@@ -12,25 +12,16 @@ import numpy as np
 
 from csvm import CSVM
 
-from .methods import Asked, csvms, slid, svm
+from .methods import FITS, Asked, csvms, slid, svm
 from .protocol import Data, Part, cut, folds, random_split
 from .remedies import REMEDIES
-
-__all__ = ["Comparison", "CostGrid", "RatePath", "Task"]
 
 _VERSION = 2  # raised when the same settings would give another outcome
 
 
 @dataclass(frozen=True)
 class Task:
-    """Work on one part of a data set.
-
-    Parameters
-    ----------
-    data : Data
-    clusters : int
-        See `Protocol`.
-    """
+    """Work on one part of a data set."""
 
     title: ClassVar[str]
 
@@ -76,17 +67,9 @@ class Task:
 
 @dataclass(frozen=True)
 class _InnerTask(Task):
-    """One inner fold at one gamma, over all costs.
+    """One inner fold at one gamma, over all costs."""
 
-    Parameters
-    ----------
-    outer, inner : (int, int)
-        Number of the fold, and of how many.
-    gamma : float
-    costs : tuple of float
-    """
-
-    outer: tuple[int, int]
+    outer: tuple[int, int]  # number of the fold, and of how many
     inner: tuple[int, int]
     gamma: float
     costs: tuple[float, ...]
@@ -129,25 +112,14 @@ class RatePath(_InnerTask):
 
 @dataclass(frozen=True)
 class Comparison(Task):
-    """Methods with given parameters on one training part and its validation part.
-
-    Parameters
-    ----------
-    where : ("fold", number, folds) or ("split", number)
-    methods : tuple of str
-        Names of the paper's methods and of `REMEDIES`.
-    choices : dict
-        Per method of the paper its parameters; the remedies take those of the SVM.
-    asked : Asked or None
-        None if no method needs it.
-    """
+    """Methods of the paper, and `REMEDIES`, on one training part and its validation part."""
 
     title = "comparison"
 
-    where: tuple[Any, ...]
+    where: tuple[Any, ...]  # ("fold", number, folds) or ("split", number)
     methods: tuple[str, ...]
-    choices: dict[str, dict[str, float]]
-    asked: Asked | None
+    choices: dict[str, dict[str, float]]  # per method; the remedies take those of the SVM
+    asked: Asked | None  # None if no method needs it
 
     @property
     def group(self) -> tuple[Any, ...]:
@@ -168,28 +140,14 @@ class Comparison(Task):
 
     def _method(self, name: str, part: Part) -> dict[str, Any]:
         if name in REMEDIES:
-            assert self.asked is not None
             model = REMEDIES[name](part, **self.choices["SVM"], asked=self.asked)
             return _counts(model, part)
-        model = self._fitted(name, part, **self.choices[name])
+        model = FITS[name](part, **self.choices[name], asked=self.asked)
         found = _counts(model, part) | (_search(model) if isinstance(model, CSVM) else {})
         if self.where[0] == "fold":  # for the ROC curves
             scores = model.decision_function(part.X_val)
             found["scores"] = [float(f"{value:.6g}") for value in scores]
         return found
-
-    def _fitted(
-        self, name: str, part: Part, gamma: float, C: float = 1.0, C_pos: float | None = None,
-        C_neg: float | None = None,
-    ) -> Any:
-        if name == "CSVM":
-            assert self.asked is not None
-            return csvms(part, gamma, [C], self.asked)[0]
-        plain = svm(part, gamma, C_pos or C, C_neg or C)
-        if name == "sliding beta":
-            assert self.asked is not None
-            return slid(part, plain, self.asked)
-        return plain
 
 
 def _counts(model: Any, part: Part) -> dict[str, Any]:

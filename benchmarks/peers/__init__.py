@@ -24,31 +24,15 @@ _GRACE = 60.0  # seconds for set-up and for coming to an end, on top of twice th
 
 @dataclass(frozen=True)
 class Peer:
-    """A solver that may or may not be installed.
-
-    Parameters
-    ----------
-    name : str
-        As printed.
-    module : str
-        Its wrapper in this package.
-    packages : tuple of str
-        Distributions it needs; the first gives the version.
-    free : bool
-        Whether anyone may use it at any size.
-    indicators, trajectory : bool
-        Whether it takes indicator constraints, and tells bounds while it runs.
-    subset : bool
-        Whether it is for best-subset problems alone.
-    """
+    """A solver that may or may not be installed."""
 
     name: str
-    module: str
-    packages: tuple[str, ...]
-    free: bool
-    indicators: bool
-    trajectory: bool
-    subset: bool = False
+    module: str  # its wrapper in this package
+    packages: tuple[str, ...]  # distributions it needs; the first gives the version
+    free: bool  # whether anyone may use it at any size
+    indicators: bool  # whether it takes indicator constraints
+    trajectory: bool  # whether it tells bounds while it runs
+    subset: bool = False  # whether it is for best-subset problems alone
 
     @property
     def python(self) -> str:

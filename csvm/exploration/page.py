@@ -12,29 +12,16 @@ from ..certification import clopper_pearson
 from ..rates import Constraint
 from .study import CSVMS, Exploration, OperatingPoint
 
-__all__ = ["write_page"]
-
 _LEVEL = 0.95
 
 
 def write_page(
     found: Exploration, path: str | Path, *, title: str = "data", command: str | None = None
 ) -> Path:
-    """Write the page.
+    """Write the page, in which the data have this title; returns its path.
 
-    Parameters
-    ----------
-    found : Exploration
-    path : path
-    title : str
-        What to call the data.
-    command : str, optional
-        The start of the command that fits a model, ``csvm fit data.csv --label y``; without it
-        the page shows Python.
-
-    Returns
-    -------
-    Path
+    `command` is the start of the one that fits a model, ``csvm fit data.csv --label y``; without it
+    the page shows Python.
     """
     data = {
         "title": title, "rows": found.rows, "positives": found.positives, "folds": found.folds,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -23,12 +23,11 @@ from ..estimator import CSVM, fit_path
 from ..feasibility import InfeasibleRatesError
 from ..groups import group_names, take_groups
 from ..labels import Labels
+from ..laboratory import Laboratory
 from ..progress import ProgressLine
 from ..rates import Constraint, parse_constraints
 from ..sequences import about
 from ..store import Store
-
-__all__ = ["METHODS", "TARGETS", "Exploration", "Method", "OperatingPoint", "explore"]
 
 TARGETS = (
     "tpr>=1", "tpr>=0.98", "tpr>=0.96", "tpr>=0.93", "tpr>=0.9", "tpr>=0.85", "tpr>=0.8",
@@ -145,11 +144,13 @@ def explore(
     if not isinstance(folds, Integral) or not 2 <= folds <= fewest:
         raise ValueError(f"folds must be from 2 to {fewest}, the smaller class, got {folds}")
     cuts = StratifiedKFold(int(folds), shuffle=True, random_state=random_state)
-    jobs: list[_Job] = [_Job("parameters", _parameters, sample, sample.take(np.array([], int)))]
-    for number, (rest, fold) in enumerate(cuts.split(np.zeros(len(sample)), sample.positive)):
-        jobs.append(_Job(f"fold {number}", _fold, sample.take(rest), sample.take(fold)))
     settings = {"targets": asked, "seed": int(random_state), "time_limit": float(time_limit)}
-    first, *done = _run(jobs, settings, store, progress or ProgressLine(None))
+    nobody = sample.take(np.array([], int))
+    jobs = [_Job("parameters", _parameters, sample, nobody, settings)]
+    for number, (rest, fold) in enumerate(cuts.split(np.zeros(len(sample)), sample.positive)):
+        jobs.append(_Job(f"fold {number}", _fold, sample.take(rest), sample.take(fold), settings))
+    with Store(store) as kept:
+        first, *done = Laboratory(kept, 1, progress or ProgressLine(None))("exploring", jobs)
     methods = [Method(name, _pooled(asked, [found[name] for found in done])) for name in METHODS]
     parameters = {"C": first["C"], "gamma": first["gamma"]}
     positives = int(sample.positive.sum())
@@ -183,9 +184,6 @@ def _sample(X: Any, y: Any, sensitive_features: Any, pos_label: Any) -> tuple[Sa
     return sample, [] if names is None else np.unique(names).tolist()
 
 
-# -- work that is kept ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Job:
     """A piece of work: on one part of the points, judged on another."""
@@ -194,49 +192,30 @@ class _Job:
     work: Callable[[Sample, Sample, Mapping[str, Any]], dict[str, Any]]
     rest: Sample
     fold: Sample
+    settings: Mapping[str, Any]
 
-    def key(self, settings: Mapping[str, Any]) -> str:
+    @property
+    def key(self) -> str:
         """Depends on everything that the result depends on."""
-        text = json.dumps([self.name, dict(settings)])
+        text = json.dumps([self.name, dict(self.settings)])
         hashed = hashlib.sha256(text.encode())
         for part in (self.rest, self.fold):
             hashed.update(np.ascontiguousarray(part.X).tobytes() + part.positive.tobytes())
             hashed.update("\n".join([] if part.groups is None else part.groups).encode())
         return hashed.hexdigest()
 
+    @property
+    def group(self) -> str:
+        """Folds take about equally long."""
+        return self.work.__name__
 
-def _run(
-    jobs: Sequence[_Job], settings: Mapping[str, Any], path: str | Path | None,
-    progress: ProgressLine,
-) -> list[dict[str, Any]]:
-    """Results of the jobs, from the store where they are there already."""
-    if path is not None:
-        with Store(path) as store:
-            return list(_results(jobs, settings, store, progress))
-    return list(_results(jobs, settings, None, progress))
+    def describe(self) -> dict[str, Any]:
+        return {"job": self.name}
 
-
-def _results(
-    jobs: Sequence[_Job], settings: Mapping[str, Any], store: Store | None, progress: ProgressLine
-) -> Iterator[dict[str, Any]]:
-    keys = [job.key(settings) for job in jobs]
-    known = [key for key in keys if store is not None and key in store]
-    kinds = [job.name.rstrip("0123456789") for job in jobs]
-    seconds = [(kind, store[key]["seconds"]) for kind, key in zip(kinds, keys, strict=True)
-               if store is not None and key in store]
-    left = [kind for kind, key in zip(kinds, keys, strict=True) if key not in known]
-    with progress.step("exploring", seconds, left, 1) as advance:
-        for job, kind, key in zip(jobs, kinds, keys, strict=True):
-            if store is not None and key in store:
-                yield store[key]
-                continue
-            begin = monotonic()
-            result = job.work(job.rest, job.fold, settings)
-            result["seconds"] = monotonic() - begin
-            if store is not None:
-                store.add(key, {"job": job.name}, result)
-            advance(kind, result["seconds"])
-            yield result
+    def run(self) -> dict[str, Any]:
+        begin = monotonic()
+        result = self.work(self.rest, self.fold, self.settings)
+        return {**result, "seconds": monotonic() - begin}
 
 
 def _good_svc(sample: Sample, settings: Mapping[str, Any]) -> Pipeline:
@@ -269,8 +248,10 @@ def _thresholds(
     for target in map(Constraint.parse, settings["targets"]):
         cut = _cut(unseen, target, rest)
         said = unseen > cut
-        own = [float(said[rest.positive].mean()), float((~said[~rest.positive]).mean())]
-        points.append({"own": own, "proven": 1.0, "counts": _counts(fold, on_fold > cut)})
+        points.append({
+            "own": _rates(rest.positive, said), "proven": 1.0,
+            "counts": _counts(fold, on_fold > cut),
+        })
     return points
 
 
@@ -305,14 +286,10 @@ def _csvms(
             judged = (rest.positive == (name == "tnr")) | np.isin(
                 np.arange(len(rest)), fitted.anchors_
             )
-            own = [
-                float(said[rest.positive & judged].mean()),
-                float((~said[~rest.positive & judged]).mean()),
-            ]
-            predicted = fitted.decision_function(X_fold) > 0
-            proven = float(fitted.result_.optimal)
             points[target.text] = {
-                "own": own, "proven": proven, "counts": _counts(fold, predicted)
+                "own": _rates(rest.positive[judged], said[judged]),
+                "proven": float(fitted.result_.optimal),
+                "counts": _counts(fold, fitted.decision_function(X_fold) > 0),
             }
     return [points.get(target) for target in settings["targets"]]
 
@@ -331,6 +308,11 @@ def _as_far_as_possible(
             except (InfeasibleRatesError, RuntimeError):
                 continue  # the highest target is the first to fail
     return []
+
+
+def _rates(positive: np.ndarray, said: np.ndarray) -> list[float]:
+    """TPR and TNR."""
+    return [float(said[positive].mean()), float((~said[~positive]).mean())]
 
 
 def _counts(sample: Sample, predicted: np.ndarray) -> Counts:

@@ -11,29 +11,28 @@ from typing import Any, Protocol
 from joblib import delayed
 
 from bnb.processes import interrupts_ignored
-from csvm.jobs import parallel
-from csvm.progress import ProgressLine
-from csvm.store import Store
 
-__all__ = ["Laboratory", "Work", "laboratory"]
+from .jobs import parallel
+from .progress import ProgressLine
+from .store import Store
 
 
 class Work(Protocol):
-    """A piece of work.
-
-    Its key tells it apart by all that decides the outcome; `group` names pieces that take about
-    equally long; `run` returns JSON data with the seconds it took.
-    """
+    """A piece of work."""
 
     @property
-    def key(self) -> str: ...
+    def key(self) -> str:
+        """Tells it apart by all that decides the outcome."""
 
     @property
-    def group(self) -> Hashable: ...
+    def group(self) -> Hashable:
+        """Names pieces that take about equally long."""
 
-    def describe(self) -> dict[str, Any]: ...
+    def describe(self) -> dict[str, Any]:
+        """For readers of the store."""
 
-    def run(self) -> dict[str, Any]: ...
+    def run(self) -> dict[str, Any]:
+        """JSON data with the seconds it took."""
 
 
 @contextmanager
@@ -45,15 +44,7 @@ def laboratory(path: Path, jobs: int = 1) -> Iterator[Laboratory]:
 
 
 class Laboratory:
-    """Does what is not in the store yet.
-
-    Parameters
-    ----------
-    store : Store
-    jobs : int
-        Pieces at once.
-    progress : ProgressLine
-    """
+    """Does what is not in the store yet, so many pieces at once."""
 
     def __init__(self, store: Store, jobs: int, progress: ProgressLine) -> None:
         self.store = store
@@ -67,15 +58,7 @@ class Laboratory:
     ) -> list[dict[str, Any]]:
         """Results, in the order of the work.
 
-        Parameters
-        ----------
-        step : str
-            What to call the work in the progress line.
-        work : sequence of Work
-        finished : callable
-            Whether a stored result stands; otherwise the work is done again.
-        tell : callable
-            Called with each new result.
+        A stored result that is not `finished` is done again; `tell` is called with each new one.
         """
         pieces = {piece.key: piece for piece in work}
         done = {
