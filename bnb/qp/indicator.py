@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,13 +14,16 @@ from relaxations import Patience
 
 from .. import validation
 from ..chains import Chains
-from ..problem import Candidate, Child, Evaluation, Goal
+from ..engine import solve
+from ..options import STOP
+from ..problem import Candidate, Child, Evaluation, Goal, UnboundedError
 from .miqp import MIQP, Box
 from .propagation import Propagator
 from .rules import Rules
 
 _HOLDS = 1e-9
 _SPARE, _TRIALS = 2.0, 24  # trials as a multiple of what a split needs, and at most
+_LOOK = 100  # nodes to look for directions in which the objective falls without end
 _SHARPNESS, _DECAY = 6.0, 0.9  # see `Chains.best`
 
 
@@ -109,6 +113,45 @@ class IndicatorQP(MIQP):
         self.rules: IndicatorRules = IndicatorRules(n, rows, b, counts, needs)
 
     # -- the search -------------------------------------------------------------------------
+
+    def prepare(self, goal: Goal) -> Evaluation:
+        """As for `MIQP`, unless rows that are enough let the objective fall without end."""
+        if self._falls(Box(self.lb, self.ub), goal.patience) is not False:
+            kept = self._kept_by_a_fall(goal)
+            if kept is not None and self._falls_along(kept, goal):
+                raise UnboundedError
+        return super().prepare(goal)
+
+    def _kept_by_a_fall(self, goal: Goal) -> np.ndarray | None:
+        """Mask of the rows that some direction to fall along keeps, if one was found.
+
+        It keeps enough of the rows, Gd >= 0: to look for it is a problem of this kind.
+        """
+        rules, n = self.rules, self.rules.n
+        given = self.A.shape[0] - len(rules.b) - len(rules.needs)
+        rows = [self.A[:given, :n], self.P[:n, :n], self.q[None, :n] / np.abs(self.q).max()]
+        flat = np.zeros(n)
+        directions = IndicatorQP(
+            sp.identity(n), flat, G=rules.G, b=np.zeros(len(rules.b)),
+            groups=[(np.flatnonzero(row).tolist(), need)
+                    for row, need in zip(rules.counts, rules.needs, strict=True)],
+            weights=rules.counts.max(axis=0), A=sp.vstack(rows),
+            l=np.concatenate([_cone(self.l[:given]), flat, [-np.inf]]),
+            u=np.concatenate([_cone(self.u[:given]), flat, [-1.0]]),
+            lb=_cone(self.lb[:n]), ub=_cone(self.ub[:n]),
+        )
+        left = max(goal.deadline - time.monotonic(), 1e-3)
+        found = solve(directions, time_limit=left, node_limit=_LOOK, on_incumbent=lambda _: STOP)
+        return None if found.x is None else rules.G @ found.x >= -_HOLDS
+
+    def _falls_along(self, kept: np.ndarray, goal: Goal) -> bool:
+        """Whether a direction that keeps these rows is proven, and a solution to begin at."""
+        z, all_kept = self.rules.z, Box(self.lb.copy(), self.ub.copy())
+        all_kept.lb[z], all_kept.ub[z] = kept, kept
+        self.rules.tighten(all_kept.lb, all_kept.ub)
+        some_kept = Box(self.lb, all_kept.ub)
+        return (self._falls(all_kept, goal.patience) is True
+                and self._point_within(some_kept, goal).x is not None)
 
     def evaluate(self, state: Box, goal: Goal) -> Evaluation:
         """As for `MIQP`; then rows that cannot be enforced are given up, and the node is split."""
@@ -272,6 +315,11 @@ class IndicatorRules(Rules):
                 claimed[j] = True
                 have += self.counts[:, j]
         return claimed
+
+
+def _cone(bounds: np.ndarray) -> np.ndarray:
+    """Bounds of the directions that stay within these for ever."""
+    return np.where(np.isfinite(bounds), 0.0, bounds)
 
 
 def _count_rows(
