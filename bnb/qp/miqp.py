@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,6 +36,9 @@ from .rules import Delegate, Rules
 from .strengthen import Strengthener, free_curvature
 from .structure import find_structure, round_rows, tighten_coefficients
 
+if TYPE_CHECKING:
+    from relaxations.qp.droppable import Memory
+
 _INTEGRAL = 1e-6
 _WIDE = 1e6  # bounds beyond this are of little use to certify with: curvature is better
 _DOUBT = 1e-9  # share of an objective that its rounding error may take unnoticed
@@ -49,11 +52,12 @@ Warm = tuple[np.ndarray, np.ndarray]
 
 @dataclass
 class Box:
-    """A node: bounds on all variables, and the parent's solution to start from."""
+    """A node: bounds on all variables, the parent's solution to start from, and its drop bound."""
 
     lb: np.ndarray
     ub: np.ndarray
     warm: Warm | None = None
+    memory: Memory | None = None
 
 
 class MIQP(Problem):
