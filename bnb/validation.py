@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,16 @@ def vector(
     if not infinite and not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite")
     return array.copy()
+
+
+def count(name: str, value: Any, most: int | None = None, of: str = "") -> int:
+    """A number of things, at most `most` of them; a float will do if it is whole."""
+    number = isinstance(value, (Integral, float, np.floating)) and not isinstance(value, bool)
+    top = np.finfo(float).max if most is None else most
+    if not number or not 0 <= value <= top or value != int(value):
+        wanted = ">= 0" if most is None else f"between 0 and {most}, {of}"
+        raise ValueError(f"{name} must be an integer {wanted}; got {value!r}")
+    return int(value)
 
 
 def matrix(name: str, value: Any, shape: tuple[int | None, int]) -> sp.csr_matrix:

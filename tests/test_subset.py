@@ -397,6 +397,17 @@ def test_refusals(arguments, message):
         bnb.best_subset(**(base | arguments))
 
 
+def test_whole_floats_count_as_integers_everywhere():
+    X, y = regression(0)
+    expected = bnb.best_subset(X, y, 3).x
+    np.testing.assert_array_equal(bnb.best_subset(X, y, 3.0).x, expected)
+    np.testing.assert_array_equal(bnb.best_subset(X, y, [3.0])[0].x, expected)
+    np.testing.assert_array_equal(bnb.BestSubsetRegressor(k=3.0).fit(X, y).coef_, expected)
+    for k in (2.5, True, "3", np.inf, np.nan, None):
+        with pytest.raises(ValueError, match="k must be an integer"):
+            bnb.BestSubsetRegressor(k=k).fit(X, y)
+
+
 @parametrize_with_checks([bnb.BestSubsetRegressor(), bnb.BestSubsetRegressor(k=2, ridge=0.1)])
 def test_estimator(estimator, check):
     check(estimator)

@@ -1,5 +1,7 @@
 """Variables without bounds: right answers, and nothing claimed that is not proven."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -163,6 +165,50 @@ def test_little_curvature_is_enough_for_an_optimum(P, q, truth):
 ])
 def test_true_falls_are_unbounded(arguments):
     assert bnb.solve_miqp(**arguments, time_limit=60).status is Status.UNBOUNDED
+
+
+def rows_of_which_some_hold(seed):
+    """A random problem in small integers; most of them have nothing that stops a fall."""
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(1, 4)), int(rng.integers(1, 6))
+    F = rng.integers(-1, 2, (int(rng.integers(0, n)), n)).astype(float)
+    A = rng.integers(-1, 2, (int(rng.integers(0, 2)), n)).astype(float)
+    members = np.sort(rng.permutation(m)[: rng.integers(1, m + 1)])
+    return dict(
+        P=F.T @ F, q=rng.integers(-2, 3, n).astype(float), A=A, l=np.full(len(A), -1.0),
+        lb=np.where(rng.random(n) < 0.3, -2.0, -INF), G=rng.integers(-2, 3, (m, n)).astype(float),
+        b=rng.integers(-2, 4, m).astype(float), groups=[(members, rng.integers(len(members) + 1))],
+    )
+
+
+def whether_some_rows_let_it_fall(P, q, A, l, lb, G, b, groups):
+    """By two linear programs for every choice of rows: is there a point, and a way down?"""
+    (members, k), n = groups[0], len(q)
+    feasible = False
+    for chosen in itertools.combinations(members, int(k)):
+        rows = -np.vstack([A, G[list(chosen)]])
+        low = -np.concatenate([l, b[list(chosen)]])
+        bounds = np.column_stack([lb, np.full(n, INF)])
+        if scipy.optimize.linprog(0 * q, rows, low, bounds=bounds).status == 2:
+            continue
+        feasible = True
+        cone = np.column_stack([np.where(np.isfinite(lb), 0.0, -1.0), np.ones(n)])
+        down = scipy.optimize.linprog(q, rows, 0 * low, P, np.zeros(n), bounds=cone)
+        if down.fun < -1e-6:
+            return Status.UNBOUNDED
+    return Status.OPTIMAL if feasible else Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_rows_of_which_some_hold_agree_with_enumeration(block):
+    """Whether it falls depends on which rows are given up."""
+    met = set()
+    for seed in range(30 * block, 30 * block + 30):
+        data = rows_of_which_some_hold(seed)
+        truth = whether_some_rows_let_it_fall(**data)
+        met.add(truth)
+        assert bnb.solve(bnb.IndicatorQP(**data), time_limit=60).status is truth, seed
+    assert met == {Status.UNBOUNDED, Status.OPTIMAL, Status.INFEASIBLE}
 
 
 def test_a_fall_up_to_rounding_is_not_called_one():

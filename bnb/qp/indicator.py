@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,16 +11,21 @@ import numpy as np
 import scipy.sparse as sp
 
 from relaxations import Patience
+from relaxations.qp.droppable import Droppable
 
 from .. import validation
 from ..chains import Chains
-from ..problem import Candidate, Child, Evaluation, Goal
+from ..engine import solve
+from ..options import STOP
+from ..problem import Candidate, Child, Evaluation, Goal, UnboundedError
 from .miqp import MIQP, Box
 from .propagation import Propagator
 from .rules import Rules
 
 _HOLDS = 1e-9
 _SPARE, _TRIALS = 2.0, 24  # trials as a multiple of what a split needs, and at most
+_MOST_ROWS, _EARLY = 500, 10  # rows, and nodes before drop bounds pay for being compiled
+_LOOK = 100  # nodes to look for directions in which the objective falls without end
 _SHARPNESS, _DECAY = 6.0, 0.9  # see `Chains.best`
 
 
@@ -42,7 +48,8 @@ class IndicatorQP(MIQP):
     -----
     Internally x is followed by the slacks s = Gx − b and binaries z with z_j = 1 ⇒ s_j ≥ 0. No
     big-M is needed: a row that is neither enforced nor given up is simply left out of the
-    relaxation. Nodes are split by chains of violated rows (`bnb.chains`); `Result.x` is x alone.
+    relaxation. Nodes are split by chains of violated rows (`bnb.chains`); where P is definite the
+    drop bound decides about rows before that (`relaxations.qp.droppable`). `Result.x` is x alone.
 
     Examples
     --------
@@ -54,6 +61,8 @@ class IndicatorQP(MIQP):
     >>> bnb.solve(problem).x.round(6)
     array([2.])
     """
+
+    scratch = MIQP.scratch | {"_droppable"}
 
     def __init__(
         self,
@@ -107,10 +116,107 @@ class IndicatorQP(MIQP):
             constant=constant,
         )
         self.rules: IndicatorRules = IndicatorRules(n, rows, b, counts, needs)
+        self._droppable: Droppable | None = None
 
     # -- the search -------------------------------------------------------------------------
 
+    def prepare(self, goal: Goal) -> Evaluation:
+        """As for `MIQP`, unless rows that are enough let the objective fall without end."""
+        if self._falls(Box(self.lb, self.ub), goal.patience) is not False:
+            kept = self._kept_by_a_fall(goal)
+            if kept is not None and self._falls_along(kept, goal):
+                raise UnboundedError
+        self._droppable = self._rows_to_drop()
+        return super().prepare(goal)
+
+    def _rows_to_drop(self) -> Droppable | None:
+        """What the drop bound needs, if P is definite and there are not too many rows."""
+        rules, n = self.rules, self.rules.n
+        given = self.A.shape[0] - len(rules.b) - len(rules.needs)
+        low = np.concatenate([self.l[:given], self.lb[:n]])
+        high = np.concatenate([self.u[:given], self.ub[:n]])
+        stay = sp.vstack([self.A[:given, :n], sp.identity(n)], format="csr")
+        below, above = np.isfinite(low), np.isfinite(high)
+        H = sp.vstack([stay[below], -stay[above], rules.G])
+        if H.shape[0] > _MOST_ROWS:
+            return None
+        return Droppable.of(
+            self.P[:n, :n].toarray(), self.q[:n], H.toarray(),
+            np.concatenate([low[below], -high[above], rules.b]), self.constant, len(rules.b),
+        )
+
+    def _kept_by_a_fall(self, goal: Goal) -> np.ndarray | None:
+        """Mask of the rows that some direction to fall along keeps, if one was found.
+
+        It keeps enough of the rows, Gd >= 0: to look for it is a problem of this kind.
+        """
+        rules, n = self.rules, self.rules.n
+        given = self.A.shape[0] - len(rules.b) - len(rules.needs)
+        rows = [self.A[:given, :n], self.P[:n, :n], self.q[None, :n] / np.abs(self.q).max()]
+        flat = np.zeros(n)
+        directions = IndicatorQP(
+            sp.identity(n), flat, G=rules.G, b=np.zeros(len(rules.b)),
+            groups=[(np.flatnonzero(row).tolist(), need)
+                    for row, need in zip(rules.counts, rules.needs, strict=True)],
+            weights=rules.counts.max(axis=0), A=sp.vstack(rows),
+            l=np.concatenate([_cone(self.l[:given]), flat, [-np.inf]]),
+            u=np.concatenate([_cone(self.u[:given]), flat, [-1.0]]),
+            lb=_cone(self.lb[:n]), ub=_cone(self.ub[:n]),
+        )
+        left = max(goal.deadline - time.monotonic(), 1e-3)
+        found = solve(directions, time_limit=left, node_limit=_LOOK, on_incumbent=lambda _: STOP)
+        return None if found.x is None else rules.G @ found.x >= -_HOLDS
+
+    def _falls_along(self, kept: np.ndarray, goal: Goal) -> bool:
+        """Whether a direction that keeps these rows is proven, and a solution to begin at."""
+        z, all_kept = self.rules.z, Box(self.lb.copy(), self.ub.copy())
+        all_kept.lb[z], all_kept.ub[z] = kept, kept
+        self.rules.tighten(all_kept.lb, all_kept.ub)
+        some_kept = Box(self.lb, all_kept.ub)
+        return (self._falls(all_kept, goal.patience) is True
+                and self._point_within(some_kept, goal).x is not None)
+
     def evaluate(self, state: Box, goal: Goal) -> Evaluation:
+        """Decide what the drop bound decides, then split by what trials show."""
+        box = Box(state.lb.copy(), state.ub.copy(), state.warm, state.memory)
+        bound, removed = self._drop(box, goal)
+        if bound >= goal.cutoff:
+            return Evaluation(bound, removed=min(removed, self._removed))
+        found = self._evaluate(box, goal)
+        if found.bound == -np.inf and removed < np.inf:  # a leaf whose bound cannot be certified
+            leaf, found = found, self._evaluate(state, goal)
+            found.solutions = [*leaf.solutions, *found.solutions]
+        found.bound, found.removed = max(found.bound, bound), min(found.removed, removed)
+        for child in found.data if found.candidates else ():
+            child.state.memory = box.memory
+        return found
+
+    def _drop(self, box: Box, goal: Goal) -> tuple[float, float]:
+        """The drop bound, and the cutoff that it relied on to decide about rows, in place."""
+        bound, removed, z = -np.inf, np.inf, self.rules.z
+        if self._droppable is None or self.evaluations < _EARLY or not np.isfinite(goal.cutoff):
+            return bound, removed
+        while bound < goal.cutoff and not goal.expired():
+            if not self.propagate(box.lb, box.ub):
+                return np.inf, removed
+            must, may = box.lb[z] > 0.5, box.ub[z] > 0.5
+            if np.all(must == may):
+                break
+            found = self._droppable.play(
+                must, may, self.rules.counts, self.rules.needs, box.memory, goal.cutoff,
+                goal.patience,
+            )
+            bound, box.memory = max(bound, found.bound), found.memory
+            if not found.enforce.size + found.give_up.size:
+                break
+            box.lb[z[found.enforce]] = 1.0
+            box.ub[z[found.give_up]] = 0.0
+            removed = goal.cutoff
+            if np.any(box.lb[z] > box.ub[z]):
+                return np.inf, removed
+        return bound, removed
+
+    def _evaluate(self, state: Box, goal: Goal) -> Evaluation:
         """As for `MIQP`; then rows that cannot be enforced are given up, and the node is split."""
         found = super().evaluate(state, goal)
         while found.candidates:
@@ -272,6 +378,11 @@ class IndicatorRules(Rules):
                 claimed[j] = True
                 have += self.counts[:, j]
         return claimed
+
+
+def _cone(bounds: np.ndarray) -> np.ndarray:
+    """Bounds of the directions that stay within these for ever."""
+    return np.where(np.isfinite(bounds), 0.0, bounds)
 
 
 def _count_rows(

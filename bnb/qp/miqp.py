@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,6 +36,9 @@ from .rules import Delegate, Rules
 from .strengthen import Strengthener, free_curvature
 from .structure import find_structure, round_rows, tighten_coefficients
 
+if TYPE_CHECKING:
+    from relaxations.qp.droppable import Memory
+
 _INTEGRAL = 1e-6
 _WIDE = 1e6  # bounds beyond this are of little use to certify with: curvature is better
 _DOUBT = 1e-9  # share of an objective that its rounding error may take unnoticed
@@ -48,11 +52,12 @@ Warm = tuple[np.ndarray, np.ndarray]
 
 @dataclass
 class Box:
-    """A node: bounds on all variables, and the parent's solution to start from."""
+    """A node: bounds on all variables, the parent's solution to start from, and its drop bound."""
 
     lb: np.ndarray
     ub: np.ndarray
     warm: Warm | None = None
+    memory: Memory | None = None
 
 
 class MIQP(Problem):
@@ -365,28 +370,32 @@ class MIQP(Problem):
 
         None if it does so up to rounding only.
         """
-        box = self._presolved()
-        bounded = np.all(np.isfinite(box.lb) & np.isfinite(box.ub))
-        if bounded or not self.rules.rows_say_all:
-            return False
+        return self.rules.rows_say_all and self._falls(self._presolved(), patience)
+
+    def _falls(self, box: Box, patience: Patience) -> bool | None:
+        """The same for rows and these bounds."""
         endless = np.flatnonzero(np.isinf(box.lb) | np.isinf(box.ub))
+        if not endless.size:
+            return False
         if validation.eigenvalues_exceed(self.P, endless, 1e-8 * float(abs(self.P).max())):
             return False  # every direction of theirs is curved
         return falls_forever(self.P, self.q, self.A, self.l, self.u, box.lb, box.ub, patience)
 
     def _unbounded_or_infeasible(self, goal: Goal) -> Evaluation:
         """With a direction to fall along for ever, all depends on whether there is any point."""
-        box, n = self._presolved(), len(self.q)
-        # Of all points one near zero: without an objective a search has no reason to end.
-        points = MIQP(
-            sp.identity(n), np.zeros(n), self.A, self.l, self.u, lb=box.lb, ub=box.ub,
-            integer=self.is_integer,
-        )
-        left = goal.deadline - time.monotonic()
-        found = solve(points, time_limit=max(left, 1e-3), on_incumbent=lambda _: STOP)
+        found = self._point_within(self._presolved(), goal)
         if found.x is not None:
             raise UnboundedError
         return Evaluation(np.inf if found.status is Status.INFEASIBLE else -np.inf)
+
+    def _point_within(self, box: Box, goal: Goal) -> Result:
+        """Looks for any solution within these bounds."""
+        points = copy(self)
+        # Of all points one near zero: without an objective a search has no reason to end.
+        points.P, points.q = sp.identity(len(self.q), format="csr"), np.zeros(len(self.q))
+        points.lb, points.ub = box.lb, box.ub
+        left = goal.deadline - time.monotonic()
+        return solve(points, time_limit=max(left, 1e-3), on_incumbent=lambda _: STOP)
 
     # -- the search -------------------------------------------------------------------------
 

@@ -77,9 +77,7 @@ class SupportQP(MIQP):
         everything = np.arange(n) if support is None else support
         selectable = validation.index_set("support", everything, n)
         m = len(selectable)
-        if not _is_whole(k) or not 0 <= k <= m:
-            raise ValueError(f"k must be an integer between 0 and {m}, the variables that count; "
-                             f"got {k!r}")
+        k = validation.count("k", k, m, "the variables that count")
         low = validation.vector("lb", lb, n, -np.inf, infinite=True)
         high = validation.vector("ub", ub, n, np.inf, infinite=True)
         validation.interval("lb", low, "ub", high)
@@ -113,8 +111,8 @@ class SupportQP(MIQP):
         bounds = _when_selected(self, switches)
         always = np.ones(n, dtype=bool)
         always[selectable] = False
-        swaps = Swaps.of(self.P[:n, :n], self.q[:n], rows, below, above, *bounds, always, int(k))
-        self.rules = SupportRules(n, switches, int(k), exactly, rows.shape[0], swaps)
+        swaps = Swaps.of(self.P[:n, :n], self.q[:n], rows, below, above, *bounds, always, k)
+        self.rules = SupportRules(n, switches, k, exactly, rows.shape[0], swaps)
 
     def _refuse_unbounded(self, n: int, floor: np.ndarray, ceiling: np.ndarray) -> None:
         if np.all(np.isfinite(floor) & np.isfinite(ceiling)):
@@ -229,11 +227,6 @@ def _when_selected(problem: MIQP, links: Pairs) -> tuple[np.ndarray, np.ndarray]
     low, high = problem.lb[:n].copy(), problem.ub[:n].copy()
     low[links.x], high[links.x] = links.low, links.high
     return low, high
-
-
-def _is_whole(k: Any) -> bool:
-    """Whether it is an integer, of whatever type."""
-    return not isinstance(k, bool) and isinstance(k, (int, float, np.number)) and k == np.floor(k)
 
 
 def _link(pick: sp.csr_matrix, bound: np.ndarray) -> sp.csr_matrix:

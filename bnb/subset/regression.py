@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..engine import solve
 from ..result import Result
-from ..validation import real_array
+from ..validation import count, real_array
 from .problem import BestSubset
 
 if TYPE_CHECKING:
@@ -105,9 +104,10 @@ def best_subset(
     X, y = _matrix(X), real_array("y", y)
     _check(X, y, ridge)
     centred, target = (_centred(X), y - y.mean()) if fit_intercept else (X, y)
-    if not isinstance(k, Iterable):
-        return solve(BestSubset(centred, target, _count(k, X.shape[1]), ridge), **options)
-    sizes = [_count(one, X.shape[1]) for one in k]
+    several = k if isinstance(k, Iterable) else [k]
+    sizes = [count("k", one, X.shape[1], "the columns of X") for one in several]
+    if several is not k:
+        return solve(BestSubset(centred, target, sizes[0], ridge), **options)
     if options.get("checkpoint") is not None:
         raise ValueError("checkpoint goes with a single k: several searches need several files")
     results, residuals, last = [], [], options.pop("start", None)
@@ -146,12 +146,6 @@ def _check(X: np.ndarray, y: np.ndarray, ridge: float) -> None:
             )
     if not (np.isfinite(ridge) and ridge >= 0.0):
         raise ValueError(f"ridge must be a finite number >= 0, got {ridge!r}")
-
-
-def _count(k: Any, p: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, Integral) or not 0 <= int(k) <= p:
-        raise ValueError(f"k must be an integer between 0 and {p}, the columns of X; got {k!r}")
-    return int(k)
 
 
 def _centred(X: np.ndarray) -> np.ndarray:
@@ -224,15 +218,13 @@ class BestSubsetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
         y = np.asarray(y, dtype=float)
-        if isinstance(self.k, bool) or not isinstance(self.k, Integral) or self.k < 0:
-            raise ValueError(f"k must be an integer >= 0, got {self.k!r}")
+        k = min(count("k", self.k), X.shape[1])
         limit = np.inf if self.time_limit is None else self.time_limit
         results = []
         for target in np.reshape(y, (len(y), -1)).T:
             found = best_subset(
-                X, target, min(self.k, X.shape[1]), ridge=self.ridge,
-                fit_intercept=self.fit_intercept, gap=self.gap, time_limit=limit,
-                verbose=self.verbose,
+                X, target, k, ridge=self.ridge, fit_intercept=self.fit_intercept, gap=self.gap,
+                time_limit=limit, verbose=self.verbose,
             )
             assert isinstance(found, Result)
             results.append(found)

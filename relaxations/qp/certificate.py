@@ -93,12 +93,7 @@ class Certifier:
         """Certified lower bound proved by (x, y), and the reduced costs behind it."""
         qp = self._qp
         flat = qp.square == 0.0
-        found = self._balanced(self._balancer, x, y, lb, ub, flat)
-        for noise in _NOISE:
-            small = (y != 0.0) & (np.abs(y) <= noise * np.abs(y).max(initial=0.0))
-            if found is None and np.any(small):
-                y = np.where(small, 0.0, y)
-                found = self._balanced(self._balancer, x, y, lb, ub, flat)
+        found = self._cleaned(self._balancer, x, y, lb, ub, flat)
         if found is None:
             return -np.inf, np.zeros(qp.n)
         x, curved = found.x, qp.P @ found.x
@@ -125,7 +120,7 @@ class Certifier:
         size = np.abs(y).max(initial=0.0)
         if size == 0.0 or not self._may_prove(y, lb, ub):
             return False
-        found = self._balanced(
+        found = self._cleaned(
             self._row_balancer, nothing, y / size, lb, ub, np.ones(qp.n, dtype=bool)
         )
         if found is None:
@@ -158,6 +153,19 @@ class Certifier:
             np.where(self._no_upper, 0.0, np.abs(qp.u)), np.where(self._no_lower, 0.0, np.abs(qp.l))
         )
         return rows, float(ends @ found.y_radius)
+
+    def _cleaned(
+        self, balancer: Balancer, x: np.ndarray, y: np.ndarray, lb: np.ndarray, ub: np.ndarray,
+        flat: np.ndarray,
+    ) -> Balanced | None:
+        """As `_balanced`; if that fails, for multipliers without what may be noise."""
+        found = self._balanced(balancer, x, y, lb, ub, flat)
+        for noise in _NOISE:
+            small = (y != 0.0) & (np.abs(y) <= noise * np.abs(y).max(initial=0.0))
+            if found is None and np.any(small):
+                y = np.where(small, 0.0, y)
+                found = self._balanced(balancer, x, y, lb, ub, flat)
+        return found
 
     def _balanced(
         self, balancer: Balancer, x: np.ndarray, y: np.ndarray, lb: np.ndarray, ub: np.ndarray,
