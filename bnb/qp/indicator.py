@@ -24,7 +24,7 @@ from .rules import Rules
 
 _HOLDS = 1e-9
 _SPARE, _TRIALS = 2.0, 24  # trials as a multiple of what a split needs, and at most
-_MOST_ROWS, _EARLY = 500, 10  # rows, and nodes before drop bounds pay for being compiled
+_MOST_ROWS, _EARLY = 500, 20  # rows, and nodes before drop bounds pay for being compiled
 _LOOK = 100  # nodes to look for directions in which the objective falls without end
 _SHARPNESS, _DECAY = 6.0, 0.9  # see `Chains.best`
 
