@@ -55,7 +55,7 @@ QPLIB = ("QPLIB_3871", "QPLIB_3980", "QPLIB_3913")
 MADE = "made"
 RIDGE = 0.1  # a tenth of the squared length of a column
 COMPRESSED = 0.2  # share of pageBlocks that k-means keeps, per class
-BASE = Settings(chances=(), probes=0, few=-1.0)  # the plain convex bound, most violated anchor first
+BASE = Settings(chances=(), probes=0, few=-1.0)  # the plain bound, most violated anchor first
 SMALL_SHARE = 0.15  # of a sample's anchors may be given up: Hoeffding's term would allow none
 
 
