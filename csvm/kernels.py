@@ -279,8 +279,8 @@ def _exp_of_negative(out, gamma, work, bits):  # type: ignore[no-untyped-def]
         work[j] = shifted
         r = (x - k * _LN2_HIGH) - k * _LN2_LOW
         value = _E[13]
-        for k in range(12, 1, -1):
-            value = value * r + _E[k]
+        for power in range(12, 1, -1):
+            value = value * r + _E[power]
         out[j] = 0.0 if x <= _TINY else 1.0 + (r + r * r * value)
     for j in range(out.size):
         bits[j] = (bits[j] + 1023) << 52

@@ -50,7 +50,7 @@ SEARCHES = {
     "convex": Settings(chances=()),
     "chains": Settings(chances=(), few=-1.0),
     "covers": Settings(chances=(), few=np.inf),
-    "base": Settings(chances=(), probes=0),
+    "base": Settings(chances=(), probes=0, few=-1.0),
     "drop": Settings(begin_with="drop"),
     "recourse": Settings(begin_with="recourse"),
     "all": Settings(chances=(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,10 +14,8 @@ from relaxations.qp.droppable import Droppable
 
 from .. import validation
 from ..chains import Chains
-from ..engine import solve
-from ..options import STOP
 from ..problem import Candidate, Child, Evaluation, Goal, UnboundedError
-from .miqp import MIQP, Box
+from .miqp import MIQP, Box, first_solution
 from .propagation import Propagator
 from .rules import Rules
 
@@ -129,10 +126,14 @@ class IndicatorQP(MIQP):
         self._droppable = self._rows_to_drop()
         return super().prepare(goal)
 
+    @property
+    def _given(self) -> int:
+        """How many rows come first: those of the argument A."""
+        return self.A.shape[0] - len(self.rules.b) - len(self.rules.needs)
+
     def _rows_to_drop(self) -> Droppable | None:
         """What the drop bound needs, if P is definite and there are not too many rows."""
-        rules, n = self.rules, self.rules.n
-        given = self.A.shape[0] - len(rules.b) - len(rules.needs)
+        rules, n, given = self.rules, self.rules.n, self._given
         low = np.concatenate([self.l[:given], self.lb[:n]])
         high = np.concatenate([self.u[:given], self.ub[:n]])
         stay = sp.vstack([self.A[:given, :n], sp.identity(n)], format="csr")
@@ -150,8 +151,7 @@ class IndicatorQP(MIQP):
 
         It keeps enough of the rows, Gd >= 0: to look for it is a problem of this kind.
         """
-        rules, n = self.rules, self.rules.n
-        given = self.A.shape[0] - len(rules.b) - len(rules.needs)
+        rules, n, given = self.rules, self.rules.n, self._given
         rows = [self.A[:given, :n], self.P[:n, :n], self.q[None, :n] / np.abs(self.q).max()]
         flat = np.zeros(n)
         directions = IndicatorQP(
@@ -163,8 +163,7 @@ class IndicatorQP(MIQP):
             u=np.concatenate([_cone(self.u[:given]), flat, [-1.0]]),
             lb=_cone(self.lb[:n]), ub=_cone(self.ub[:n]),
         )
-        left = max(goal.deadline - time.monotonic(), 1e-3)
-        found = solve(directions, time_limit=left, node_limit=_LOOK, on_incumbent=lambda _: STOP)
+        found = first_solution(directions, goal, node_limit=_LOOK)
         return None if found.x is None else rules.G @ found.x >= -_HOLDS
 
     def _falls_along(self, kept: np.ndarray, goal: Goal) -> bool:

@@ -394,8 +394,7 @@ class MIQP(Problem):
         # Of all points one near zero: without an objective a search has no reason to end.
         points.P, points.q = sp.identity(len(self.q), format="csr"), np.zeros(len(self.q))
         points.lb, points.ub = box.lb, box.ub
-        left = goal.deadline - time.monotonic()
-        return solve(points, time_limit=max(left, 1e-3), on_incumbent=lambda _: STOP)
+        return first_solution(points, goal)
 
     # -- the search -------------------------------------------------------------------------
 
@@ -610,6 +609,12 @@ class MIQP(Problem):
         if np.any(lb < self.lb - slack) or np.any(ub > self.ub + room) or np.any(lb > ub):
             raise ValueError("bounds of the node are not within those of the problem")
         return Box(lb, ub)
+
+
+def first_solution(problem: MIQP, goal: Goal, **options: Any) -> Result:
+    """A search that ends with its first solution, in the time that is left."""
+    left = max(goal.patience.seconds(), 1e-3)
+    return solve(problem, time_limit=left, on_incumbent=lambda _: STOP, **options)
 
 
 def _fitting(warm: Warm | None, qp: QP) -> Warm | None:

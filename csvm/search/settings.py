@@ -50,7 +50,8 @@ class Settings:
         How many times as many anchors are tried as the split needs: with twice as many the tree is
         a little smaller, and takes longer.
     few : float
-        Where no more can be given up a node of the convex search is split by a cover.
+        A node of the convex search where no more than this can be given up, all budgets together,
+        is split by a cover; nowhere if it is negative.
     decay : float
         How much less a later child of a split counts: it may give up fewer anchors.
     sharpness : float
