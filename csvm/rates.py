@@ -127,14 +127,14 @@ class Rate:
     def __ge__(self, p0: Any) -> Constraint:
         _refuse_rate(p0)
         if self.name == "cost":
-            raise ValueError(f"a cost can only be bounded from above; write csvm.{self} <= {p0}")
+            raise ValueError(f"a cost can only be bounded from above; write {self} <= {p0}")
         return Constraint(self, p0)
 
     def __le__(self, p0: Any) -> Constraint:
         _refuse_rate(p0)
         if self.name == "cost":
             return Constraint(self, p0)
-        raise ValueError(f"a rate can only be bounded from below; write csvm.{self} >= {p0}")
+        raise ValueError(f"a rate can only be bounded from below; write {self} >= {p0}")
 
     def __lt__(self, p0: Any) -> Constraint:
         _refuse_rate(p0)
