@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg as la
-from numba import njit
+
+from relaxations.jit import outer
 
 from ..problem import Candidate, Child, Evaluation, Goal
 from ..rounding import EPS as _EPS
@@ -25,7 +26,7 @@ _FAR = 2**52
 _LARGE = 2.0**30  # coefficients of a basis beyond this are not trusted to floats
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _reduce(B: np.ndarray, U: np.ndarray) -> bool:
     """LLL on the columns of B, in place, with the same steps on U; False if it does not end."""
     m, n = B.shape
@@ -81,7 +82,7 @@ def _nearest_plane(R: np.ndarray, c: np.ndarray) -> np.ndarray:
     return w
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _cut(best: float, scale: tuple[float, float, float, float, float]) -> float:
     """The smallest sum that cannot lead to anything worth having, rounding included."""
     least, theta, shift, relative, absolute = scale
@@ -91,7 +92,7 @@ def _cut(best: float, scale: tuple[float, float, float, float, float]) -> float:
     return (np.sqrt(worth / (1.0 - theta)) + shift) ** 2 if worth > 0.0 else 0.0
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _walk(
     R: np.ndarray, c: np.ndarray, U: np.ndarray, lb: np.ndarray, ub: np.ndarray, w: np.ndarray,
     top: int, low: int, high: int, best: float,

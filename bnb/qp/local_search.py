@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 import scipy.sparse as sp
+
+from relaxations.jit import outer
 
 _CHAIN = 8
 _COLD = 1e-4
@@ -21,7 +22,7 @@ _WORK = 1e8
 """Steps between two looks at the clock."""
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _flip(j, x, gradient, activity, P, cp, ci, cd):  # type: ignore[no-untyped-def]
     """Flip x_j in place; returns the change of the objective."""
     step = 1.0 - 2.0 * x[j]
@@ -34,7 +35,7 @@ def _flip(j, x, gradient, activity, P, cp, ci, cd):  # type: ignore[no-untyped-d
     return change
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _violated(rows, count, activity, l, u):  # type: ignore[no-untyped-def]  # noqa: E741
     """A violated row among the first `count` of `rows`, or −1."""
     for t in range(count):
@@ -44,7 +45,7 @@ def _violated(rows, count, activity, l, u):  # type: ignore[no-untyped-def]  # n
     return -1
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _repair_choice(  # type: ignore[no-untyped-def]
     i, x, activity, l, u, rp, ri, rd, movable, chain, length  # noqa: E741
 ):
@@ -66,13 +67,13 @@ def _repair_choice(  # type: ignore[no-untyped-def]
     return chosen
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _seed(seed):  # type: ignore[no-untyped-def]
     """Seed numba's own generator."""
     np.random.seed(seed)
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _anneal(  # type: ignore[no-untyped-def]
     moves, temperature, cooling, value, best_value, P, l, u, rp, ri, rd, cp, ci, cd,  # noqa: E741
     movable, x, gradient, activity, best,

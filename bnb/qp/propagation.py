@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
 from relaxations import Patience
+from relaxations.jit import outer
 
 _ROUNDS = 10
 _TOLERANCE = 1e-6
@@ -17,7 +17,7 @@ _TIGHTEN = 1e-3
 """A continuous bound must shrink its interval by this share to count as news."""
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _activity(i, data, index, pointer, lb, ub):  # type: ignore[no-untyped-def]
     """Smallest and largest value of row i, the number of infinite terms in each, and the sum of
     the absolute values of the finite ones (it scales the rounding error)."""
@@ -40,7 +40,7 @@ def _activity(i, data, index, pointer, lb, ub):  # type: ignore[no-untyped-def]
     return low, low_inf, high, high_inf, size
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _propagate(  # type: ignore[no-untyped-def]
     data, index, pointer, l, u, lb, ub, integer, rounds  # noqa: E741
 ):
@@ -106,7 +106,7 @@ def _propagate(  # type: ignore[no-untyped-def]
     return True
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _fix(  # type: ignore[no-untyped-def]
     data, index, pointer, l, u, lb, ub, integer, order, x  # noqa: E741
 ):

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from relaxations.jit import outer
 from relaxations.qp.active_set import OPTIMAL, backward, dual_active_set, factorise, forward
 
 _TRIALS = 1500
@@ -21,7 +21,7 @@ _MOST, _MAX_DENSE = 60, 3000  # variables that may be selected, and in all
 _BETTER = 1e-9  # of the objective: less may be rounding, and swaps could go round in circles
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _best_on(P, q, A, l, u, low, high, support, x, y):  # type: ignore[no-untyped-def]  # noqa: E741
     """Best x over the support, in place with the rows' multipliers: its objective."""
     n, m, k = len(q), len(l), 0
@@ -70,7 +70,7 @@ def _best_on(P, q, A, l, u, low, high, support, x, y):  # type: ignore[no-untype
     return total
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _first_better(  # type: ignore[no-untyped-def]
     P, q, A, l, u, low, high, support, best, into, out, begin, end, x, y  # noqa: E741
 ):

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg as la
-from numba import njit
 
 from relaxations import Patience
+from relaxations.jit import outer
 
 _EPS = float(np.finfo(float).eps)
 _STEPS = 25
@@ -96,7 +96,7 @@ class Rows:
         return self._made, self._place[positions]
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _combine(rows: np.ndarray, places: np.ndarray, u: np.ndarray) -> np.ndarray:
     """A sum of rows times u, without copying them."""
     total = np.zeros(rows.shape[1])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from relaxations.jit import outer
 
 _DEPENDENT = 1e-10  # a column of which less than this is new says nothing
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _gains(gram: np.ndarray, chosen: np.ndarray, L: np.ndarray) -> np.ndarray:
     """What each further column would take off the residual; negative where it cannot be used.
 
@@ -42,7 +43,7 @@ def _gains(gram: np.ndarray, chosen: np.ndarray, L: np.ndarray) -> np.ndarray:
     return gains
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _residual(gram: np.ndarray, L: np.ndarray, m: int) -> float:
     p = gram.shape[0] - 1
     rest = gram[p, p]
@@ -51,7 +52,7 @@ def _residual(gram: np.ndarray, L: np.ndarray, m: int) -> float:
     return rest
 
 
-@njit(nogil=True, cache=True)
+@outer
 def grow(gram: np.ndarray, chosen: np.ndarray, k: int) -> np.ndarray:
     """Add the best column, again and again, until there are k or none is of use."""
     L = np.empty((k + 1, gram.shape[0]))
@@ -64,7 +65,7 @@ def grow(gram: np.ndarray, chosen: np.ndarray, k: int) -> np.ndarray:
     return chosen
 
 
-@njit(nogil=True, cache=True)
+@outer
 def swap(
     gram: np.ndarray, chosen: np.ndarray, fixed: int, tries: int
 ) -> tuple[np.ndarray, float, bool]:
@@ -95,7 +96,7 @@ def swap(
     return chosen, best, stale >= m - fixed
 
 
-@njit(nogil=True, cache=True)
+@outer
 def shrink(T: np.ndarray, k: int) -> np.ndarray:
     """Columns left when the cheapest is eliminated from the inverse until there are k."""
     T = T.copy()

@@ -10,10 +10,11 @@ the order of their price: first the tree without the dearest column, then the re
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from relaxations.jit import outer
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _leaf(gram: np.ndarray, chosen: np.ndarray, L: np.ndarray) -> float:
     """One over the residual of a fit with these columns, by Cholesky; infinite if singular."""
     m = chosen.size
@@ -36,7 +37,7 @@ def _leaf(gram: np.ndarray, chosen: np.ndarray, L: np.ndarray) -> float:
     return 1.0 / rest if rest > 0.0 else np.inf
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _without(T: np.ndarray, kept: np.ndarray, j: int, out: np.ndarray) -> None:
     """Eliminate row j of T; only the rows `kept` go into `out`, both triangles."""
     pivot = 1.0 / T[j, j]
@@ -49,7 +50,7 @@ def _without(T: np.ndarray, kept: np.ndarray, j: int, out: np.ndarray) -> None:
             out[b, a] = value
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _cut(best: float, scale: tuple[float, float, float, float]) -> float:
     """The largest T_yy that cannot lead to a residual worth having, rounding aside."""
     unit, offset, relative, absolute = scale
@@ -60,7 +61,7 @@ def _cut(best: float, scale: tuple[float, float, float, float]) -> float:
     return unit / worth if worth > 0.0 else np.inf
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _prices(T: np.ndarray, f: int, after: np.ndarray, order: np.ndarray) -> None:
     """T_yy without each column, and the columns by it: the dearest first.
 
@@ -76,7 +77,7 @@ def _prices(T: np.ndarray, f: int, after: np.ndarray, order: np.ndarray) -> None
         order[i] = j
 
 
-@njit(nogil=True, cache=True)
+@outer
 def explore(
     gram: np.ndarray, T: np.ndarray, inside: np.ndarray, free: np.ndarray, k: int,
     theta: float, best: float, scale: tuple[float, float, float, float], nodes: float, work: float,

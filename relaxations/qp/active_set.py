@@ -10,11 +10,11 @@ leave. The factor of the active block of G is updated, never computed anew.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from ..jit import outer
 from ..patience import FOR_EVER, Patience
 from .certificate import Certifier
 from .model import QP, Solution
@@ -33,7 +33,7 @@ _NOISE = 1e-9
 """Multipliers below this share of the largest are zeros of the parent's solution."""
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def forward(L, k, b):  # type: ignore[no-untyped-def]
     """b ← L⁻¹b."""
     for i in range(k):
@@ -43,7 +43,7 @@ def forward(L, k, b):  # type: ignore[no-untyped-def]
         b[i] = total / L[i, i]
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def backward(L, k, b):  # type: ignore[no-untyped-def]
     """b ← L⁻ᵀb."""
     for i in range(k - 1, -1, -1):
@@ -52,7 +52,7 @@ def backward(L, k, b):  # type: ignore[no-untyped-def]
             b[j] -= L[i, j] * b[i]
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def factorise(M):  # type: ignore[no-untyped-def]
     """Cholesky's factor in place of the lower triangle; False if M is nearly singular."""
     for i in range(len(M)):
@@ -70,7 +70,7 @@ def factorise(M):  # type: ignore[no-untyped-def]
     return True
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _enter(G, L, active, k, j, row):  # type: ignore[no-untyped-def]
     """Write L⁻¹G_Wj to `row`; True if j is independent of the active constraints W."""
     left = G[j, j]
@@ -88,7 +88,7 @@ def _enter(G, L, active, k, j, row):  # type: ignore[no-untyped-def]
     return True
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _leave(L, active, k, p, v):  # type: ignore[no-untyped-def]
     """Take the p-th active constraint out: a shift, and an update of rank one below it."""
     for i in range(p + 1, k):
@@ -107,7 +107,7 @@ def _leave(L, active, k, p, v):  # type: ignore[no-untyped-def]
             v[i] = cosine * v[i] - sine * L[i, c]
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _values(G, w, active, k, multiplier, out):  # type: ignore[no-untyped-def]
     """Cx = w − Gλ."""
     for r in range(len(w)):
@@ -120,7 +120,7 @@ def _values(G, w, active, k, multiplier, out):  # type: ignore[no-untyped-def]
                 out[r] -= G[i, r] * t
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _worst(value, low, high, G):  # type: ignore[no-untyped-def]
     """The constraint whose violation promises most, and its sign; (−1, 0) if none is violated."""
     worst, most, sign = -1, 0.0, 0
@@ -137,7 +137,7 @@ def _worst(value, low, high, G):  # type: ignore[no-untyped-def]
     return worst, sign
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def dual_active_set(G, w, low, high, multiplier, limit):  # type: ignore[no-untyped-def]
     """Solve from dual feasible multipliers, in place.
 
@@ -201,7 +201,7 @@ def dual_active_set(G, w, low, high, multiplier, limit):  # type: ignore[no-unty
     return UNFINISHED, value
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _drop(L, active, k, p, v, side, multiplier):  # type: ignore[no-untyped-def]
     """Let the p-th active constraint go; returns how many are left."""
     multiplier[active[p]] = 0.0

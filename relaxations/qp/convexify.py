@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
+
+from ..jit import outer
 
 BINARY, SWITCHED, PLAIN = 0, 1, 2
 _RELAX = 1.6
@@ -78,7 +79,7 @@ class Convexification:
     d: np.ndarray
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _project_cones(a, b, c):  # type: ignore[no-untyped-def]
     """Project each [[a, b], [b, c]] on the positive semidefinite matrices, in place."""
     for j in range(len(a)):
@@ -93,7 +94,7 @@ def _project_cones(a, b, c):  # type: ignore[no-untyped-def]
             b[j] *= factor
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _project_links(x, z, shift, low, high, px, pz):  # type: ignore[no-untyped-def]
     """Project each (x, z − shift) on {low·z ≤ x ≤ high·z, 0 ≤ z ≤ 1}; returns Σz."""
     total = 0.0
@@ -117,7 +118,7 @@ def _project_links(x, z, shift, low, high, px, pz):  # type: ignore[no-untyped-d
     return total
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _project_counted_links(x, z, low, high, least, most, px, pz):  # type: ignore[no-untyped-def]
     """The same with least ≤ Σz ≤ most: one multiplier, found by bisection."""
     total = _project_links(x, z, 0.0, low, high, px, pz)
@@ -139,7 +140,7 @@ def _project_counted_links(x, z, low, high, least, most, px, pz):  # type: ignor
     _project_links(x, z, sign * far, low, high, px, pz)
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _minimise(  # type: ignore[no-untyped-def]
     S, U, C, rho, signed, kind, low, high, paired, switch, share, cone, cone_dual, link, link_dual,
     Y, z,
@@ -177,7 +178,7 @@ def _minimise(  # type: ignore[no-untyped-def]
         z[m] = min(max((votes[g] - share[g, 0] / rho) / share[g, 1], 0.0), 1.0)
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _project_pairs(  # type: ignore[no-untyped-def]
     Y, z, paired, low, high, least, most, cone, cone_dual, link, link_dual,
 ):

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from ..jit import outer
 from ..patience import FOR_EVER, Patience
 from .certificate import Certifier
 from .model import QP, Solution
@@ -37,7 +37,7 @@ _SMALL = 500
 """Blocks of this size are inverted at once."""
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _slope(z, first, last, v, rho, d, low, high):  # type: ignore[no-untyped-def]
     """Derivative in z of the x-part of a switch's block."""
     total = 0.0
@@ -56,7 +56,7 @@ def _slope(z, first, last, v, rho, d, low, high):  # type: ignore[no-untyped-def
     return total
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _switch(vz, rho_z, zl, zu, first, last, v, rho, d, low, high):  # type: ignore[no-untyped-def]
     """The optimal z of a switch's block: a bracketed secant search on the derivative."""
     a, b = zl, zu
@@ -89,7 +89,7 @@ def _switch(vz, rho_z, zl, zu, first, last, v, rho, d, low, high):  # type: igno
     return 0.5 * (a + b)
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _prox(  # type: ignore[no-untyped-def]
     v, rho, lb, ub, single, switches, start, px, vx, rx, d, low, high, out
 ):
@@ -114,7 +114,7 @@ def _prox(  # type: ignore[no-untyped-def]
                 out[px[m]] = 0.0
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _rows_times(data, index, pointer, x, out):  # type: ignore[no-untyped-def]
     for i in range(len(pointer) - 1):
         total = 0.0
@@ -145,7 +145,7 @@ class _Inverse(NamedTuple):
     rows: np.ndarray
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _times_inverse(inverse, x, out):  # type: ignore[no-untyped-def]
     part = np.empty(len(inverse.core))
     for k in range(len(inverse.core)):
@@ -163,7 +163,7 @@ def _times_inverse(inverse, x, out):  # type: ignore[no-untyped-def]
             out[j] -= share * inverse.rows[i, j]
 
 
-@numba.njit(nogil=True, cache=True)
+@outer
 def _iterate(  # type: ignore[no-untyped-def]
     count, inverse, q, data, index, pointer, low_row, high_row, weight, rho, lb, ub, single,
     switches, start, px, d, low, high, s, ys, r, yr,
