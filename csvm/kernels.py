@@ -169,7 +169,7 @@ def low_rank(K: np.ndarray, share: float) -> np.ndarray | None:
     share : float
     """
     factor, pivots, rank, _ = dpstrf(K, lower=1)
-    if rank > share * len(K):
+    if not 0 < rank <= share * len(K):  # without columns it would say nothing of K
         return None
     Z = np.empty((len(K), rank))
     Z[pivots - 1] = np.tril(factor)[:, :rank]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from bisect import bisect_left
+from numbers import Real
 
 import numpy as np
 from scipy.optimize import brentq
@@ -58,10 +60,12 @@ def threshold_count(
             if p0**n <= alpha:
                 return float(brentq(lambda k: betainc(k, n - k + 1.0, p0) - alpha, 1e-12, n))
         else:
-            tail = binom.sf(np.arange(-1, int(n)), int(n), p0)  # P(Bin >= k) for k = 0..n
-            enough = np.flatnonzero(tail <= alpha)
-            if enough.size:
-                return float(enough[0])
+            # By halves, since n may be a sum of weights: P(Bin >= k) falls with k.
+            least = bisect_left(
+                range(int(n) + 1), -alpha, key=lambda k: -binom.sf(k - 1, int(n), p0)
+            )
+            if least <= n:
+                return float(least)
     else:
         p_star = p0 + _margin(p0, n, threshold, alpha)
         if p_star <= 1.0 + _ROUNDING:
@@ -110,7 +114,7 @@ def threshold_sum(
 def _check(threshold: str, alpha: float) -> None:
     if threshold not in THRESHOLDS:
         raise ValueError(f"threshold must be one of {', '.join(THRESHOLDS)}, got {threshold!r}")
-    if not 0.0 < alpha < 1.0:
+    if not (isinstance(alpha, Real) and 0.0 < alpha < 1.0):
         raise ValueError(f"alpha must be in (0, 1), got {alpha!r}")
 
 

@@ -267,6 +267,40 @@ def test_out_of_time_a_node_has_a_bound_and_children_with_its_optimum(search):
     assert min(problem.best(c.state) for c in children) == pytest.approx(best, rel=1e-6)
 
 
+def after(looks):
+    """Interrupts at the so many-th look at the clock."""
+    left = iter(range(looks))
+    return lambda: next(left, None) is None
+
+
+@pytest.mark.parametrize("seed, share, looks", [(700041, 0.7, 5), (700295, 0.85, 2)])
+def test_a_cover_cut_short_says_that_trials_before_it_relied_on_the_cutoff(seed, share, looks):
+    """They have given up anchors without which the optimum is no longer in the node."""
+    data = random_instance(seed)
+    best = enumerate_node(data.with_matrix())
+    goal = Goal(cutoff=share * best, objective=share * best, interrupted=after(looks))
+    problem = CSVMProblem(data, settings=replace(SEARCHES["convex"], few=1.0))
+    found = problem.evaluate(problem.root(), goal)
+    of_children = [enumerate_node(data.with_matrix(), child.state.status) for child in found.data]
+    assert min(of_children) > best
+    assert found.removed <= goal.cutoff
+
+
+@pytest.mark.parametrize("node_solver", ["auto", "smo", "osqp"])
+@pytest.mark.parametrize("search", ["convex", "chains", "covers"])
+def test_a_node_that_there_was_no_time_to_solve_is_no_leaf(search, node_solver):
+    """Wherever time ran out, the optimum is among its solutions or in a child."""
+    for seed in range(500_060, 500_080):
+        problem = Audited(random_instance(seed), node_solver, SEARCHES[search])
+        best = problem.best(problem.root())
+        for looks in range(8):
+            found = problem.evaluate(problem.root(), Goal(interrupted=after(looks)))
+            checked = [problem.check(x) for _, x in found.solutions]
+            ends = [objective for objective, violation in checked if violation <= 1e-6]
+            ends += [problem.best(child.state) for child in found.data or ()]
+            assert min(ends, default=np.inf) <= best * (1 + 1e-5) + 1e-7
+
+
 @pytest.mark.parametrize("seed, options", [
     (30246, {}), (30398, {"selection": "depth", "gap": 1e-6}),
 ])

@@ -99,3 +99,9 @@ def test_check_psd():
         kernels.check_psd(X)
     with pytest.raises(ValueError, match="NaN"):
         kernels.check_psd(np.array([[np.nan]]))
+
+
+def test_a_factor_has_columns():
+    """One without any says nothing of K, not even that it is zero: a matrix is the answer then."""
+    assert kernels.low_rank(np.zeros((20, 20)), 0.2) is None
+    assert kernels.low_rank(np.ones((20, 20)), 0.2).shape == (20, 1)

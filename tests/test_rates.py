@@ -397,3 +397,16 @@ def test_bad_options():
         threshold_count(0.5, 10, "bayes")
     with pytest.raises(ValueError, match="alpha"):
         threshold_count(0.5, 10, alpha=0.0)
+
+
+def test_exact_threshold_of_large_weights_takes_no_memory_per_point():
+    n = 10**12
+    assert threshold_count(0.9, n, "exact", 0.05) == pytest.approx(
+        threshold_count(0.9, n, "normal", 0.05), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("alpha", [None, "x", 0, 1])
+def test_alpha_is_a_number_between_zero_and_one(alpha):
+    with pytest.raises(ValueError, match="alpha must be in"):
+        threshold_count(0.9, 10, "exact", alpha)

@@ -49,7 +49,7 @@ class ConvexSearch:
                 return Evaluation(node.bound, removed=goal.cutoff)
             violated = self._violated(node.status, solved, left)
             if not violated.size:
-                return Evaluation(node.bound, self._solution(solved), removed=goal.cutoff)
+                return self._leaf(node, solved, goal)
             if left.sum() <= self._settings.few:
                 return self._cover(node, solved, left, goal)
             trials = self._try(node, solved, Chains(self._in.weights, left), violated, goal)
@@ -91,6 +91,14 @@ class ConvexSearch:
         kept = self._slack(solved) <= _VIOLATED
         return [("N", self._finder.read(solved.t, solved.F, kept, solved.beta)[1])]
 
+    def _leaf(self, node: State, solved: Solved, goal: Goal) -> Evaluation:
+        """The violated anchors fit the budgets; out of time it may not be solved and stays open."""
+        found, open_ = self._solution(solved), goal.expired()
+        return Evaluation(
+            node.bound, found, [Candidate(0)] if open_ else [],
+            [_solved(node.part(), solved)] if open_ else [], removed=goal.cutoff,
+        )
+
     def _cover(
         self, node: State, solved: Solved, left: np.ndarray, goal: Goal
     ) -> Evaluation:
@@ -112,11 +120,11 @@ class ConvexSearch:
             violated = self._violated(rest.status, solved, left)
         if solved.bound >= goal.cutoff:
             return Evaluation(node.bound, [], [Candidate(0)], children, removed=goal.cutoff)
-        if violated.size:  # out of time
+        found, removed = [] if violated.size else self._solution(solved), solved.bound
+        if goal.expired():  # what is left may not be solved
             children.append(_solved(rest, solved))
-            return Evaluation(node.bound, [], [Candidate(0)], children)
-        found = self._solution(solved)
-        return Evaluation(node.bound, found, [Candidate(0)], children, removed=solved.bound)
+            removed = goal.cutoff  # trials may have relied on it
+        return Evaluation(node.bound, found, [Candidate(0)], children, removed=removed)
 
     def _go_on(self, dual: Dual, solved: Solved, goal: Goal) -> Solved:
         """Solve again with more anchors in the dual."""
