@@ -143,7 +143,7 @@ class AutoSolver:
             self._keep(self._members)
 
     def _keep(self, members: ActiveSet) -> None:
-        if self._held is None or len(self._held.place) != len(members.place):
+        if self._held is None or not _same_room(self._held, len(members.place), len(members.ids)):
             self._held = empty_set(len(members.place), len(members.ids))
         copy_set(members, self._held)
         self._is_held = True
@@ -185,10 +185,14 @@ class AutoSolver:
         return bool(enough or value(dual.p, point) > effort.target)
 
     def _room(self, dual: Dual) -> ActiveSet:
-        variables = len(dual.p)
-        if self._members is None or len(self._members.place) != variables:
-            self._members = empty_set(variables, _most_members(dual))
+        variables, capacity = len(dual.p), _most_members(dual)
+        if self._members is None or not _same_room(self._members, variables, capacity):
+            self._members = empty_set(variables, capacity)
         return self._members
+
+
+def _same_room(members: ActiveSet, variables: int, capacity: int) -> bool:
+    return len(members.place) == variables and len(members.ids) == capacity
 
 
 def _most_members(dual: Dual) -> int:
