@@ -61,7 +61,7 @@ PARTS: list[tuple[str, Settings, Callable[[], AbstractContextManager]]] = [
      replace(ON, begin_with="recourse", chances=()), nullcontext),
     ("trials before a split of the convex search", replace(ON, probes=0), nullcontext),
     ("half as many trials again as the split needs", replace(ON, spare=1.0), nullcontext),
-    ("covers where two anchors at most are left", replace(ON, few=-1.0), nullcontext),
+    ("covers where one anchor at most is left", replace(ON, few=-1.0), nullcontext),
     ("the game: t from soft margins alone", replace(ON, first_rounds=1, rounds=1), nullcontext),
     ("covariance of the sets", ON, changed(game, "average_in", without_covariance)),
     ("answers by splitting", ON,

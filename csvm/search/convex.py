@@ -5,7 +5,7 @@ parent's.  If the anchors it violates fit the budgets the node is solved.  Else 
 chain of them (`bnb.chains`).  Enforcing each is tried before the split; those that the incumbent
 refutes are given up for good.
 
-Where few anchors may still be given up a node is split by a cover instead: violated anchors are
+Where hardly any anchor may still be given up a node is split by a cover instead: violated anchors are
 enforced one after the other until the incumbent refutes it, and one of them must be given up.
 """
 

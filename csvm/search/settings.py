@@ -102,7 +102,7 @@ class Settings:
     rough: float = 1e-3
     probes: int = 24
     spare: float = 1.5
-    few: float = 2.0
+    few: float = 1.0
     decay: float = 0.9
     sharpness: float = 6.0
     round_every: int = 10
