@@ -5,8 +5,8 @@ parent's.  If the anchors it violates fit the budgets the node is solved.  Else 
 chain of them (`bnb.chains`).  Enforcing each is tried before the split; those that the incumbent
 refutes are given up for good.
 
-Where hardly any anchor may still be given up a node is split by a cover instead: violated anchors are
-enforced one after the other until the incumbent refutes it, and one of them must be given up.
+Where hardly any anchor may still be given up a node is split by a cover instead: violated anchors
+are enforced one after the other until the incumbent refutes it, and one of them must be given up.
 """
 
 from __future__ import annotations
