@@ -148,7 +148,8 @@ class Audited(CSVMProblem):
     def branch(self, state, evaluation, candidate):
         children = super().branch(state, evaluation, candidate)
         best = self.best(state)
-        if best < evaluation.removed:  # else the optimum of the node cannot beat the cutoff
+        # Else it cannot beat the cutoff, or was found on the way: both are equal up to rounding.
+        if best < evaluation.removed - 1e-9 * max(1.0, abs(best)):
             of_children = [self.best(child.state) for child in children]
             assert min(of_children) <= best + 1e-6 * max(1.0, abs(best))
             for child, value in zip(children, of_children, strict=True):
