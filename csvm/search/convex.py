@@ -51,7 +51,7 @@ class ConvexSearch:
             if not violated.size:
                 return self._leaf(node, solved, goal)
             if left.sum() <= self._settings.few:
-                return self._cover(node, solved, left, goal)
+                return self._cover(node, solved, violated, left, goal)
             trials = self._try(node, solved, Chains(self._in.weights, left), violated, goal)
             refuted = [j for j, trial in trials.items() if trial.bound >= goal.cutoff]
             node.status[refuted] = GIVEN_UP
@@ -100,7 +100,7 @@ class ConvexSearch:
         )
 
     def _cover(
-        self, node: State, solved: Solved, left: np.ndarray, goal: Goal
+        self, node: State, solved: Solved, violated: np.ndarray, left: np.ndarray, goal: Goal
     ) -> Evaluation:
         """Split by which is the first anchor of a cover that is given up.
 
@@ -109,7 +109,6 @@ class ConvexSearch:
         """
         rest, dual = node.part(), self._in.dual(node.status == ENFORCED, node.b_l, node.b_u)
         children: list[Child] = []
-        violated = self._violated(rest.status, solved, left)
         while violated.size and solved.bound < goal.cutoff and not goal.expired():
             anchor = int(violated[0])
             children.append(_solved(rest.with_status(anchor, GIVEN_UP), solved))
