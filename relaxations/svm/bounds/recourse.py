@@ -54,6 +54,7 @@ from .splitting import MAX_FREQUENCY, Prices, Splitting, unit_of
 __all__ = ["Policy", "RecourseBound", "RecourseGame"]
 
 _EPS = np.finfo(np.float64).eps
+_TINY = 1e-150  # divisors are this at least: quotients of costs stay finite
 _NEAR = 0.25  # points whose margin is off by less than this are worth being places
 _FULL = 0.8  # share of a box beyond which recourse to it is made dearer whatever its price
 _RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 0.3, 1e-3, 1e4  # in units of the anchors' mean diagonal
@@ -466,7 +467,7 @@ class _Table:
             if not room.sum() > 0.0:
                 break
             if bad.any():
-                R *= np.where(bad, 0.98 * width / np.maximum(up + down, 1e-300), 1.0)
+                R *= np.where(bad, 0.98 * width / np.maximum(up + down, _TINY), 1.0)
             missing = t[free] - R.sum(axis=1)
             if not bad.any() and np.abs(missing).max() <= 1e-12 * np.abs(t[free]).max():
                 break
@@ -479,8 +480,8 @@ class _Table:
         R = policy.R
         R += _even(policy.t[free] - R.sum(axis=1), places.size)
         up, down = self._pushes(R)
-        fill = (up + down) / np.maximum((hi - lo)[places], 1e-300)
-        factor = min(1.0, 0.98 / max(fill.max(initial=0.0), 1e-300))
+        fill = (up + down) / np.maximum((hi - lo)[places], _TINY)
+        factor = min(1.0, 0.98 / max(fill.max(initial=0.0), _TINY))
         for _ in range(40):
             t = factor * policy.t
             low, high = lo.copy(), hi.copy()
@@ -668,7 +669,7 @@ class _ByProjection:
         table = self._table
         places = table._places
         below, above = self._needs(R, u)
-        share = np.minimum(1.0, 0.9 * (hi - lo)[places] / np.maximum(below + above, 1e-300))
+        share = np.minimum(1.0, 0.9 * (hi - lo)[places] / np.maximum(below + above, _TINY))
         for part in (1.0, 0.5, 0.25, 0.0):
             low, high, start = lo.copy(), hi.copy(), x.copy()
             low[places] += part * share * below
@@ -693,7 +694,7 @@ class _ByProjection:
         cost = np.where(at_hi, np.maximum(price, 0.0) * above, 0.0)
         cost += np.where(at_lo, np.maximum(-price, 0.0) * below, 0.0)
         variance = np.einsum("ja,ja->a", C @ R, R)
-        wanted = np.clip(2.0 * cost / np.maximum(variance, 1e-300),
+        wanted = np.clip(2.0 * cost / np.maximum(variance, _TINY),
                          _LEAST_RIDGE * table._unit, _MOST_RIDGE * table._unit)
         fill = (below + above) / (table._dual.hi - table._dual.lo)[table._places] / _FULL
         wanted = np.where(fill > 1.0, np.maximum(wanted, ridge * fill**2), wanted)
@@ -837,7 +838,7 @@ def _less_than_budget(
 
 def _dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:
     """The diagonal matrix delta, raised until delta - B is surely positive semidefinite."""
-    scale = np.sqrt(np.maximum(delta, 1e-12 * max(delta.max(), 1e-300)))
+    scale = np.sqrt(np.maximum(delta, 1e-12 * max(delta.max(), _TINY)))
     scaled = -B / np.outer(scale, scale)
     np.fill_diagonal(scaled, (delta - B.diagonal()) / scale**2)
     # A Cholesky factor exists only if the matrix is positive semidefinite up to rounding, which
@@ -857,7 +858,7 @@ def _balance(t: np.ndarray, lo: np.ndarray, hi: np.ndarray, is_free: np.ndarray)
 
     What is missing goes to variables inside their box first, in proportion to their room.
     """
-    mass = 1e-300
+    mass = _TINY
     for i in range(t.size):
         if not is_free[i]:
             if lo[i] > hi[i]:
@@ -949,7 +950,7 @@ def _climb(
         product = np.dot(B, x)
         for k in range(m):
             product[k] = delta[k] * x[k] - product[k]
-        step = min(1.0, 0.5 * slope / max(np.dot(x, product), 1e-300))
+        step = min(1.0, 0.5 * slope / max(np.dot(x, product), _TINY))
         for j in range(z.size):
             z[j] += step * away[j]
 
