@@ -34,7 +34,7 @@ class ConvexSearch:
     def __init__(
         self, instance: Instance, bound: ConvexBound, finder: Finder, settings: Settings
     ) -> None:
-        self._in, self._bound, self._finder, self._settings = instance, bound, finder, settings
+        self._in, self._bound, self.finder, self._settings = instance, bound, finder, settings
         self.games, self.operations = 0, 0.0  # it plays none
 
     def evaluate(self, node: State, goal: Goal) -> Evaluation:
@@ -60,7 +60,7 @@ class ConvexSearch:
         children = self._split(node, violated, trials, goal)
         bound = max(node.bound, min(child.bound for child in children))
         slack = self._slack(solved)
-        solutions = [] if goal.probe else self._finder.round(node.status, slack, node.t, goal)
+        solutions = [] if goal.probe else self.finder.round(node.status, slack, node.t, goal)
         return Evaluation(bound, solutions, [Candidate(0)], children, removed=goal.cutoff)
 
     def solve(self, node: State, goal: Goal, accuracy: float | None = None) -> Solved:
@@ -89,7 +89,7 @@ class ConvexSearch:
     def _solution(self, solved: Solved) -> list[tuple[str, np.ndarray]]:
         """The classifier of a node whose violated anchors fit the budgets."""
         kept = self._slack(solved) <= _VIOLATED
-        return [("N", self._finder.read(solved.t, solved.F, kept, solved.beta)[1])]
+        return [("N", self.finder.read(solved.t, solved.F, kept, solved.beta)[1])]
 
     def _leaf(self, node: State, solved: Solved, goal: Goal) -> Evaluation:
         """The violated anchors fit the budgets; out of time it may not be solved and stays open."""

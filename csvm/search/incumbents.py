@@ -57,6 +57,7 @@ class Finder:
         self._rounded = 0
         self._around = np.inf  # objective of the classifier that the local search is at
         self._walk: Iterator[tuple[float, np.ndarray]] = iter(())
+        self._hint: np.ndarray | None = None  # which anchors to keep, by the last game
         self.operations = 0.0
         self.part = 1.0
         self._last = 0.0  # operations by which the last better classifier was found
@@ -80,6 +81,10 @@ class Finder:
         kept = self._best_kept(slack, status)
         _, x = self.alternate(kept, t, goal.objective, goal.patience)
         return [] if x is None else [("R", x)]
+
+    def suggest(self, worth: np.ndarray, status: np.ndarray) -> None:
+        """Let a descent begin with those free anchors of a node given up that are worth most."""
+        self._hint = self._best_kept(worth, status)
 
     def read(
         self, t: np.ndarray, F: np.ndarray, kept: np.ndarray, hint: float
@@ -216,21 +221,37 @@ class Finder:
     def _explore(
         self, x: np.ndarray, objective: float, patience: Patience, seed: int
     ) -> Iterator[tuple[float, np.ndarray]]:
-        """Descend; then for ever enforce some given-up anchors, release others, and descend."""
+        """Descend; then for ever descend from other starts.
+
+        In turn from what the last game suggests, if there was one meanwhile, and from the best
+        classifier with some given-up anchors enforced and others released.
+        """
         for better in self.descend(x, objective, patience):
             objective, x = better
             yield better
-        rng = np.random.default_rng(seed)
+        rng, suggested = np.random.default_rng(seed), False
         while self._in.m:
-            kept, t = self._redrawn(x, rng, patience)
-            value, other = self.alternate(kept, t, _NEARBY * objective, patience)
+            suggested = self._hint is not None and not suggested
+            if suggested:
+                kept, t = self._hinted(x)
+                bar = np.inf  # far off before its descent
+            else:
+                kept, t = self._redrawn(x, rng, patience)
+                bar = _NEARBY * objective
+            value, other = self.alternate(kept, t, bar, patience)
             yield objective, x
             if other is None:
                 continue
-            for found in self.descend(other, value, patience, swaps=False):
+            for found in self.descend(other, value, patience, swaps=suggested):
                 if found[0] < _below(objective):
                     objective, x = found
                 yield objective, x
+
+    def _hinted(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What the last game suggests to keep, once, and multipliers to start from."""
+        assert self._hint is not None
+        kept, self._hint = self._hint, None
+        return kept, np.append(x[: self._in.n], [0.0, 0.0])
 
     def _redrawn(
         self, x: np.ndarray, rng: np.random.Generator, patience: Patience

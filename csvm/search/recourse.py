@@ -62,7 +62,11 @@ class RecourseSearch:
 
         Enforcing it is soon refuted; giving it up spends the budget.
         """
-        return int(node.free[np.argmax((node.u * np.maximum(node.gain, 0.0))[node.free])])
+        return int(node.free[np.argmax(self._worth(node)[node.free])])
+
+    def _worth(self, node: State) -> np.ndarray:
+        """How often each anchor is given up, times what enforcing it is certified to cost."""
+        return node.u * np.maximum(node.gain, 0.0)
 
     def _settle(self, node: State, goal: Goal) -> None:
         """Bound a node and fix what the bound decides, until it decides no more."""
@@ -106,6 +110,7 @@ class RecourseSearch:
             self._first = replace(node)
         node.gain = np.zeros(data.m)
         node.gain[free] = found.reduced
+        self._convex.finder.suggest(self._worth(node), node.status)
         node.bound = max(node.bound, found.bound)
         if node.bound >= cutoff:
             return False
