@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+_LARGEST = 1e100  # entry of an objective: sums of its products must stay finite
+
 
 def real_array(name: str, value: Any) -> np.ndarray:
     """An array of floats."""
@@ -75,6 +77,11 @@ def convex_matrix(name: str, value: Any, n: int) -> sp.csr_matrix:
     """A symmetric positive semidefinite matrix."""
     array = matrix(name, value, (n, n))
     size = np.abs(array.data).max(initial=0.0)
+    if size > _LARGEST:
+        raise ValueError(
+            f"{name} holds entries up to {size:.3g}, too large to calculate with; scale the "
+            f"problem so that they are below {_LARGEST:g}"
+        )
     skew = array - array.T
     if np.abs(skew.data).max(initial=0.0) > 1e-9 * max(size, 1e-300):
         raise ValueError(f"{name} must be symmetric")

@@ -275,7 +275,7 @@ class CSVM(TwoClasses, BaseEstimator):
     def _check_parameters(self) -> None:
         for name in ("C", "time_limit"):
             value = getattr(self, name)
-            if not isinstance(value, Real) or not float(value) > 0:
+            if isinstance(value, bool) or not isinstance(value, Real) or not float(value) > 0:
                 raise ValueError(f"{name} must be a number > 0, got {value!r}")
             if name == "C" and not np.isfinite(float(value)):
                 raise ValueError(f"{name} must be finite, got {value!r}")

@@ -69,7 +69,8 @@ def class_factors(
         for label, factor in class_weight.items():
             if label not in classes:
                 raise ValueError(f"class_weight names {label!r}, which is none of {classes}")
-            if not isinstance(factor, Real) or not 0.0 < float(factor) < np.inf:
+            number = isinstance(factor, Real) and not isinstance(factor, bool)
+            if not (number and 0.0 < float(factor) < np.inf):
                 raise ValueError(f"class_weight must be a number > 0, got {factor!r} for {label!r}")
             factors[of[classes.index(label)]] = float(factor)
     elif class_weight is not None:

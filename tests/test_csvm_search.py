@@ -11,6 +11,7 @@ from bnb.engine import solve
 from bnb.problem import Goal
 from csvm.search import Chance, CSVMProblem, Instance, Settings
 from csvm.search.drop import DropSearch
+from csvm.search.instance import ENFORCED, GIVEN_UP
 from csvm.search.recourse import RecourseSearch
 from csvm.search.rival import Plan, Rival
 from relaxations.patience import FOR_EVER, Patience
@@ -469,6 +470,30 @@ def test_local_search_finds_what_the_sweep_misses():
             mended += value <= optimum
     assert missed >= 3
     assert mended >= missed - 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_local_search_begins_where_games_suggest(seed):
+    """It finds the optimum if that is suggested, by its first start; nodes' decisions are kept."""
+    problem = CSVMProblem(noisy_instance(seed), settings=Settings(local_first=1e8))
+    data, finder = problem.instance, problem.finder
+    sets = [np.array(z) for z in product((1, -1), repeat=data.m)]
+    sets = [z for z in sets if np.array_equal(data.weights @ (z < 0), data.budgets)]
+    values = [convex_value(data, z > 0) for z in sets]
+    best = sets[int(np.argmin(values))]
+    value, x = finder.sweep(FOR_EVER)
+    status = np.zeros(data.m, np.int8)
+    status[[np.argmax(best), np.argmin(best)]] = ENFORCED, GIVEN_UP
+    finder.suggest((best < 0) + 0.1, status)
+    assert np.array_equal(finder._hint, best > 0)
+
+    def no_other_start(*_):
+        raise StopIteration
+
+    finder._redrawn = no_other_start
+    with pytest.raises(RuntimeError):
+        finder.improve(Goal(incumbent=x, objective=value), 0.0, 1e10)
+    assert finder._around <= min(values) * (1 + 1e-6)
 
 
 def test_local_search_keeps_to_its_share_of_the_work():

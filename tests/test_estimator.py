@@ -140,6 +140,7 @@ def test_where_no_rate_binds_it_is_the_svc_on_the_same_points(class_weight, kern
 @pytest.mark.parametrize("class_weight, message", [
     ("even", "None, 'balanced' or a dict"), ({"dead": 2.0}, r"names 'dead', which is none of"),
     ({"sick": 0.0}, "must be a number > 0"), ({"sick": np.inf}, "must be a number > 0"),
+    ({"sick": True}, "must be a number > 0"),
 ])
 def test_class_weights_are_checked(class_weight, message):
     X, y = data(40)
@@ -494,6 +495,7 @@ def test_no_time_means_no_claim():
     "changes, message",
     [
         ({"C": 0}, "C must be"),
+        ({"C": True}, "C must be a number"),
         ({"C": np.inf}, "C must be finite"),
         ({"constraints": ()}, "constraints is empty"),
         ({"constraints": "tpr<=0.9"}, "bounded from below"),

@@ -12,6 +12,7 @@ EYE, ONE = np.eye(2), np.ones(2)
     (dict(P=np.eye(3), q=ONE), r"P must have shape \(2, 2\)"),
     (dict(P=-EYE, q=ONE), "P must be positive semidefinite.*smallest eigenvalue is -1"),
     (dict(P=[[1.0, 2.0], [0.0, 1.0]], q=ONE), "P must be symmetric"),
+    (dict(P=[[1e200, 0.0], [0.0, 1.0]], q=ONE), "P holds entries up to 1e.200, too large"),
     (dict(P=[[np.nan, 0], [0, 1]], q=ONE), "P must be finite"),
     (dict(P=EYE, q=[1.0, np.nan]), "q contains NaN at position 1"),
     (dict(P=EYE, q=[1.0, np.inf]), "q must be finite"),
