@@ -1,5 +1,6 @@
 """The drop bound with recourse against enumeration."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -202,8 +203,9 @@ def test_a_policy_kept_compactly_bounds_as_well(block):
     for node in open_nodes(block):
         found = node.play(False)
         one_round = (1, 1, FOR_EVER)
+        # Both from the same memory: a game's certificates go on from where the last ones were.
         bounds = [
-            node.game.play(*node.place, policy, found.mixture, np.inf, *one_round).bound
+            deepcopy(node.game).play(*node.place, policy, found.mixture, np.inf, *one_round).bound
             for policy in (found.policy, found.policy.compact())
         ]
         assert bounds[1] == pytest.approx(bounds[0], rel=1e-5, abs=1e-5)
