@@ -16,7 +16,7 @@ VERSION = 4
 
 
 class CheckpointWarning(UserWarning):
-    """The search could not be saved and goes on, or was saved at a larger gap than is asked."""
+    """The search could not be saved; it goes on."""
 
 
 class OtherProblemError(ValueError):

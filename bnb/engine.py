@@ -56,7 +56,7 @@ def solve(problem: Problem, **options: Any) -> Result:
         File to save the search to every `checkpoint_interval` seconds (less often where a tree is
         so large that writing it takes more than a twentieth of that) and at its end.
     resume : bool
-        Continue from `checkpoint` if the file exists. What was cut off at a larger gap stays so.
+        Continue from `checkpoint` if the file exists.
     keep_tree : bool
         Record every node in `Result.tree`, for pictures.
 

@@ -418,12 +418,6 @@ class Search:
         unproven = status in (Status.FEASIBLE, Status.NO_SOLUTION)
         if unproven and self.reason is None and time.monotonic() >= self.deadline:
             self.reason = Reason.TIME  # the last leaf had no time left for a better bound
-        if status is Status.FEASIBLE and self.reason is None and self.options.resume:
-            warnings.warn(
-                f"nothing is left to search, but nodes that {self.options.checkpoint} counts as "
-                "done were cut off at a larger gap than is asked now; start anew, without resume",
-                checkpoints.CheckpointWarning, stacklevel=2,
-            )
         self._note("")
         return Result(
             status=status, reason=self.reason or Reason.EXHAUSTED, x=self._presented(),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import bnb
-from bnb import Candidate, CheckpointWarning, Evaluation, Problem, Reason, Status
+from bnb import Candidate, Evaluation, Problem, Reason, Status
 
 
 class Toy(Problem):
@@ -247,15 +247,6 @@ def test_checkpoint_and_resume_reach_the_same_optimum(tmp_path):
     assert rest.objective == pytest.approx(whole.objective, rel=1e-4)
     assert rest.nodes > part.nodes
     assert not list(tmp_path.glob("*.tmp"))
-
-
-def test_what_was_cut_off_at_a_larger_gap_is_told(tmp_path):
-    file = tmp_path / "search.json"
-    rough = bnb.solve(hard_miqp(), gap=0.05, node_limit=15, selection="depth", checkpoint=file)
-    assert rough.status is Status.FEASIBLE and rough.pruned
-    with pytest.warns(CheckpointWarning, match="larger gap"):
-        fine = bnb.solve(hard_miqp(), checkpoint=file, resume=True)
-    assert (fine.status, fine.reason) == (Status.FEASIBLE, Reason.EXHAUSTED)
 
 
 def test_checkpoint_of_other_data_or_damaged_is_refused(tmp_path):

@@ -207,10 +207,9 @@ class RecourseGame:
         if best.bound >= target or patience.expired():
             return best
         other = table.play(*start, target, few, stale_rounds, patience, _BySplitting)
-        pays = target - other.bound < _CLEARLY * (target - best.bound)
-        best = max(best, other, key=lambda one: one.bound)
-        far = target - best.bound > _FAR * abs(target)
-        way: _Way = _BySplitting if far or pays else _ByProjection
+        way: _Way = _ByProjection
+        if target - other.bound < _CLEARLY * (target - best.bound):
+            best, way = other, _BySplitting
         later = table.play(best.policy, best.mixture, target, max(rounds - few, 1), stale_rounds,
                            patience, way)
         return max(best, later, key=lambda one: one.bound)
