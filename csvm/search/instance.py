@@ -117,6 +117,12 @@ class Instance:
         """Whether the kernel is kept as a factor."""
         return self.gram.Z.shape[1] > 0
 
+    @property
+    def has_both_classes(self) -> bool:
+        """Whether anchors of both classes count in some rate."""
+        counts = self.weights.any(axis=0)
+        return np.unique(self.p[self.anchors()][counts]).size == 2
+
     def with_matrix(self) -> Instance:
         """The same with the kernel matrix written down."""
         other = copy.copy(self)

@@ -10,6 +10,7 @@ import numpy as np
 from bnb.problem import Candidate, Child, Evaluation, Goal, Problem, RestartError
 from relaxations.svm.bounds.convex import ConvexBound
 from relaxations.svm.bounds.game import DropGame
+from relaxations.svm.bounds.pairs import PairGame
 from relaxations.svm.bounds.recourse import RecourseGame
 from relaxations.svm.gram import dense
 from relaxations.svm.solvers import SMOSolver, make_solver
@@ -27,7 +28,7 @@ from .state import State
 __all__ = ["CSVMProblem"]
 
 
-_BY_GAMES = ("drop", "recourse")
+_BY_GAMES = ("drop", "recourse", "pairs")
 
 
 class CSVMProblem(Problem):
@@ -75,8 +76,10 @@ class CSVMProblem(Problem):
         """Whether the instance can be searched so: games need the matrix.
 
         With a factor in its place anchors outnumber its rank, and dropping them is too costly, with
-        recourse or without.
+        recourse or without. Pairs need anchors of both classes.
         """
+        if name == "pairs" and not self.instance.has_both_classes:
+            return False
         return name == "convex" or (name in _BY_GAMES and not self.instance.is_factor)
 
     def _make(self, name: str) -> Strategy:
@@ -88,6 +91,8 @@ class CSVMProblem(Problem):
         if name == "drop":
             game = DropGame(answers, data.gram, scratch)
             return DropSearch(data, self._convex, game, self.settings)
+        if name == "pairs":
+            return RecourseSearch(data, self._convex, PairGame(data.gram), self.settings)
         recourse = RecourseGame(answers, data.gram, scratch, data.anchors())
         return RecourseSearch(data, self._convex, recourse, self.settings)
 
@@ -143,7 +148,7 @@ class CSVMProblem(Problem):
         Without an incumbent only the convex search has something to aim at.
         """
         name = "drop" if np.isfinite(node.b_u - node.b_l) else self._plan.search
-        if name == "recourse" and not np.isfinite(goal.cutoff):
+        if name in ("recourse", "pairs") and not np.isfinite(goal.cutoff):
             name = "convex"
         return self._by(name)
 

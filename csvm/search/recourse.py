@@ -1,4 +1,4 @@
-"""The search by the drop bound with recourse: split on the anchors that the game drops most often.
+"""The search by recourse or by pairs: split on the anchors that the game drops most often.
 
 The intercept stays free.  A node plays the game, decides what its bound decides, and goes on as the
 child that is left where the other one is refuted; see docs/bounds.md.
@@ -7,25 +7,56 @@ child that is left where the other one is refuted; see docs/bounds.md.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 
 from bnb.problem import Candidate, Child, Evaluation, Goal
-from relaxations.svm.bounds.recourse import RecourseGame
+from relaxations.patience import Patience
+from relaxations.svm.bounds.drop import Rates
+from relaxations.svm.bounds.game import Mixture
+from relaxations.svm.dual import Dual
 
 from .convex import ConvexSearch
 from .instance import ENFORCED, FREE, GIVEN_UP, Instance
 from .settings import Settings
 from .state import State
 
-__all__ = ["RecourseSearch"]
+__all__ = ["Game", "RecourseSearch"]
+
+
+class Found(Protocol):
+    """See `relaxations.svm.bounds.recourse.RecourseBound`."""
+
+    bound: float
+    reduced: np.ndarray
+    policy: Any
+    mixture: Mixture
+
+
+class Game(Protocol):
+    """See `relaxations.svm.bounds.recourse.RecourseGame`."""
+
+    operations: float
+
+    def open(
+        self, dual: Dual, free: np.ndarray, rates: Rates, target: float, rounds: int,
+        stale_rounds: int, patience: Patience,
+    ) -> Found:
+        """The first game."""
+
+    def play(
+        self, dual: Dual, free: np.ndarray, rates: Rates, policy: Any, mixture: Mixture,
+        target: float, rounds: int, stale_rounds: int, patience: Patience,
+    ) -> Found:
+        """A later one."""
 
 
 class RecourseSearch:
-    """Bounds and splits nodes by the drop bound with recourse."""
+    """Bounds and splits nodes by a game whose policies leave the intercept free."""
 
     def __init__(
-        self, instance: Instance, convex: ConvexSearch, game: RecourseGame, settings: Settings
+        self, instance: Instance, convex: ConvexSearch, game: Game, settings: Settings
     ) -> None:
         self._in, self._convex, self._game, self._settings = instance, convex, game, settings
         self.games = 0

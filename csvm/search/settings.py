@@ -61,13 +61,14 @@ class Settings:
     chances : tuple of Chance
         When other searches go on. The first comes after hundredths of a second, for problems that
         the drop bound all but solves at the root. Later they come with every doubling of the work,
-        and it takes less and less to take over: which of two bounds will win is seen late.
+        and it takes less and less to take over: which of two bounds will win is seen late. The
+        first game by pairs takes seconds, so these come last.
     behind : float
         Factor on the effort of a search each time that its bound is found to be behind.
     catching_up : float
         Where the ratio of the gaps has not risen by this factor since its last chance, that ratio
         is the factor, if it is smaller.
-    begin_with : {"convex", "drop", "recourse"}
+    begin_with : {"convex", "drop", "recourse", "pairs"}
         The search that gets the first chance.
     wide : float
         An interval of the intercept that is halved before anchors are split.
@@ -79,7 +80,7 @@ class Settings:
     first_rounds, rounds, patience : int
         Rounds of the first game, of later ones, and rounds without progress.
     recourse_rounds : int
-        Rounds of later games with recourse, each of which takes ten times as long.
+        Rounds of later games with recourse or by pairs, each of which takes ten times as long.
     start_age, most_age, recourse_age : int
         How many sets the frequencies of a node count for.
     rare, decided : float
@@ -108,7 +109,9 @@ class Settings:
     round_every: int = 10
     chances: tuple[Chance, ...] = (
         Chance(2e7, 0.5, ("drop",), 0.0), Chance(2e8, 0.5, ("recourse",), 0.0),
-        *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, ("drop", "recourse"), 1.0) for k in range(8)),
+        *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, ("drop", "recourse"), 1.0) for k in range(2)),
+        *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, ("drop", "recourse", "pairs"), 1.0)
+          for k in range(2, 8)),
     )
     behind: float = 0.7
     catching_up: float = 1.25

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxations.svm.bounds.game import Mixture
+from relaxations.svm.bounds.pairs import PairPolicy
 from relaxations.svm.bounds.recourse import Policy
 
 from .instance import FREE
@@ -38,11 +39,11 @@ class State:
     C : ndarray (a, a)
         Covariance of those whose frequency is not zero.
     gain : ndarray (m,)
-        By how much enforcing each anchor raises the bound with recourse at least, where positive.
+        By how much enforcing each anchor raises that bound at least, where positive.
     age : int
         How many sets these were.
-    policy : Policy, optional
-        Of the bound with recourse, its own or its parent's.
+    policy : Policy or PairPolicy, optional
+        Of the bound with recourse or by pairs, its own or its parent's.
     settled : bool
         Whether that bound has been found for this very node.
     """
@@ -57,7 +58,7 @@ class State:
     age: int = 0
     bound: float = -np.inf
     width_cost: float = 0.0
-    policy: Policy | None = None
+    policy: Policy | PairPolicy | None = None
     settled: bool = False
     inherited: float = -np.inf
 

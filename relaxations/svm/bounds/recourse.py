@@ -48,13 +48,13 @@ from ..order import descending
 from ..solvers import NodeSolver
 from .drop import ROUNDING, Rates, allowed_loss, empty_losses, resplit_loss, starts_of, with_loss
 from .game import Mixture, spread
+from .moments import RANK, TINY, dominating, sweep
 from .robust import largest_sums
 from .splitting import MAX_FREQUENCY, Prices, Splitting, unit_of
 
 __all__ = ["Policy", "RecourseBound", "RecourseGame"]
 
 _EPS = np.finfo(np.float64).eps
-_TINY = 1e-150  # divisors are this at least: quotients of costs stay finite
 _NEAR = 0.25  # points whose margin is off by less than this are worth being places
 _FULL = 0.8  # share of a box beyond which recourse to it is made dearer whatever its price
 _RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 0.3, 1e-3, 1e4  # in units of the anchors' mean diagonal
@@ -62,12 +62,10 @@ _FAR = 0.08  # of the target: gaps beyond which the dearer way to answer pays
 _CLEARLY = 0.8  # share of the other's gap that the dearer way may leave
 _ANSWER_STEPS = 6  # the mixture changes in between
 _GROW = 15  # rounds after which more places and anchors may take part
-_RANK = 12  # columns of the factor of the moment bound's covariance
 _MEMORY = 8
 _SPLIT_STEPS = 3
 _CLIMB_STEPS = 10  # of the set against a diagonal that is not the last
 _LAST_STEPS = 20
-_LEAST_VARIANCE = 0.02
 _LEAST_PULL = 0.1
 _ROWS = 40  # per variable, that an answer may take: any answer gives a valid bound
 _OVERHEAD = 1e6  # operations of a round
@@ -187,7 +185,7 @@ class RecourseGame:
         self.row[anchors] = np.arange(anchors.size)
         # Both certificates go on from where they were, also in other nodes.
         self.split = np.zeros((anchors.size, anchors.size))
-        self.factor = np.random.default_rng(0).normal(size=(anchors.size, _RANK))
+        self.factor = np.random.default_rng(0).normal(size=(anchors.size, RANK))
         self.moments_pay = True
         self.operations = 0.0  # of all games so far, in units of those of an added row
 
@@ -467,7 +465,7 @@ class _Table:
             if not room.sum() > 0.0:
                 break
             if bad.any():
-                R *= np.where(bad, 0.98 * width / np.maximum(up + down, _TINY), 1.0)
+                R *= np.where(bad, 0.98 * width / np.maximum(up + down, TINY), 1.0)
             missing = t[free] - R.sum(axis=1)
             if not bad.any() and np.abs(missing).max() <= 1e-12 * np.abs(t[free]).max():
                 break
@@ -480,8 +478,8 @@ class _Table:
         R = policy.R
         R += _even(policy.t[free] - R.sum(axis=1), places.size)
         up, down = self._pushes(R)
-        fill = (up + down) / np.maximum((hi - lo)[places], _TINY)
-        factor = min(1.0, 0.98 / max(fill.max(initial=0.0), _TINY))
+        fill = (up + down) / np.maximum((hi - lo)[places], TINY)
+        factor = min(1.0, 0.98 / max(fill.max(initial=0.0), TINY))
         for _ in range(40):
             t = factor * policy.t
             low, high = lo.copy(), hi.copy()
@@ -514,7 +512,7 @@ class _Table:
             factor = self._game.factor[rows]
             game = (a, B, active, rates)
             z = z.copy()
-            delta = _dominating(_moments(*game, z, factor, passes, _CLIMB_STEPS), B)
+            delta = dominating(_moments(*game, z, factor, passes, _CLIMB_STEPS), B)
             _climb(*game, delta, z, _LAST_STEPS)
             self._game.factor[rows] = factor
             X[np.ix_(active, active)] = factor @ factor.T
@@ -669,7 +667,7 @@ class _ByProjection:
         table = self._table
         places = table._places
         below, above = self._needs(R, u)
-        share = np.minimum(1.0, 0.9 * (hi - lo)[places] / np.maximum(below + above, _TINY))
+        share = np.minimum(1.0, 0.9 * (hi - lo)[places] / np.maximum(below + above, TINY))
         for part in (1.0, 0.5, 0.25, 0.0):
             low, high, start = lo.copy(), hi.copy(), x.copy()
             low[places] += part * share * below
@@ -694,7 +692,7 @@ class _ByProjection:
         cost = np.where(at_hi, np.maximum(price, 0.0) * above, 0.0)
         cost += np.where(at_lo, np.maximum(-price, 0.0) * below, 0.0)
         variance = np.einsum("ja,ja->a", C @ R, R)
-        wanted = np.clip(2.0 * cost / np.maximum(variance, _TINY),
+        wanted = np.clip(2.0 * cost / np.maximum(variance, TINY),
                          _LEAST_RIDGE * table._unit, _MOST_RIDGE * table._unit)
         fill = (below + above) / (table._dual.hi - table._dual.lo)[table._places] / _FULL
         wanted = np.where(fill > 1.0, np.maximum(wanted, ridge * fill**2), wanted)
@@ -836,29 +834,13 @@ def _less_than_budget(
     return a, B
 
 
-def _dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """The diagonal matrix delta, raised until delta - B is surely positive semidefinite."""
-    scale = np.sqrt(np.maximum(delta, 1e-12 * max(delta.max(), _TINY)))
-    scaled = -B / np.outer(scale, scale)
-    np.fill_diagonal(scaled, (delta - B.diagonal()) / scale**2)
-    # A Cholesky factor exists only if the matrix is positive semidefinite up to rounding, which
-    # for this size is far below the first lift; half of it is kept in hand.
-    for lift in 10.0 ** np.arange(-7.0, 3.0):
-        try:
-            np.linalg.cholesky(scaled + np.diag(np.full(delta.size, 0.5 * lift)))
-        except np.linalg.LinAlgError:
-            continue
-        return delta + lift * scale**2
-    return np.abs(B).sum(axis=1)  # diagonally dominant
-
-
 @outer
 def _balance(t: np.ndarray, lo: np.ndarray, hi: np.ndarray, is_free: np.ndarray) -> bool:
     """Clip t to its box and restore ``sum(t) = 0``, in place; the free variables stay.
 
     What is missing goes to variables inside their box first, in proportion to their room.
     """
-    mass = _TINY
+    mass = TINY
     for i in range(t.size):
         if not is_free[i]:
             if lo[i] > hi[i]:
@@ -897,31 +879,10 @@ def _moments(
     delta = np.zeros(active.size)
     slow = z.copy()
     for _ in range(passes):
-        mean = np.clip(slow[active], 0.0, 1.0)
-        _sweep(B, np.sqrt(np.maximum(mean * (1.0 - mean), _LEAST_VARIANCE)), factor, delta)
+        sweep(B, slow[active], factor, delta)
         _climb(a, B, active, rates, delta, z, steps)
         slow += 0.5 * (z - slow)
     return delta
-
-
-@outer
-def _sweep(B: np.ndarray, roots: np.ndarray, factor: np.ndarray, delta: np.ndarray) -> None:
-    """Three rounds of coordinate steps on the rows of the factor, whose lengths are the roots."""
-    m, rank = factor.shape
-    g = np.empty(rank)
-    for _ in range(3):
-        for j in range(m):
-            for c in range(rank):
-                g[c] = 0.0
-            for i in range(m):
-                if i != j:
-                    for c in range(rank):
-                        g[c] += B[j, i] * factor[i, c]
-            norm = np.sqrt(np.dot(g, g))
-            delta[j] = max(B[j, j] + norm / roots[j], 0.0)
-            if norm > 0.0:
-                for c in range(rank):
-                    factor[j, c] = roots[j] / norm * g[c]
 
 
 @outer
@@ -950,7 +911,7 @@ def _climb(
         product = np.dot(B, x)
         for k in range(m):
             product[k] = delta[k] * x[k] - product[k]
-        step = min(1.0, 0.5 * slope / max(np.dot(x, product), _TINY))
+        step = min(1.0, 0.5 * slope / max(np.dot(x, product), TINY))
         for j in range(z.size):
             z[j] += step * away[j]
 

@@ -1,0 +1,76 @@
+"""The moment bound: what certifies a quadratic loss for large budgets.
+
+For any diagonal matrix Delta with Delta - B positive semidefinite and any z
+
+    a'v + v'B v <= z'(Delta - B)z + (a + Delta - 2 (Delta - B) z)'v       for every 0-1 vector v,
+
+since v'Delta v = Delta'v makes the left side concave in v, and so below its tangent at z.  This is
+the dual of a semidefinite relaxation in mean and covariance of v.  For given variances the best
+Delta is dual to the covariance X with that diagonal of largest <B, X>; `sweep` finds it by
+coordinates in X = factor factor', and `dominating` proves it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...jit import outer
+
+__all__ = ["RANK", "TINY", "dominating", "sweep"]
+
+RANK = 12
+"""Columns of the factor of the covariance."""
+TINY = 1e-150
+"""Divisors are this at least: quotients of costs stay finite."""
+
+_LEAST_VARIANCE = 0.02
+
+
+def dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """The diagonal matrix delta, raised until delta - B is surely positive semidefinite."""
+    scale = np.sqrt(np.maximum(delta, 1e-12 * max(delta.max(), TINY)))
+    scaled = -B / np.outer(scale, scale)
+    np.fill_diagonal(scaled, (delta - B.diagonal()) / scale**2)
+    # A Cholesky factor exists only if the matrix is positive semidefinite up to rounding, which
+    # for this size is far below the first lift; half of it is kept in hand.
+    for lift in 10.0 ** np.arange(-7.0, 3.0):
+        try:
+            np.linalg.cholesky(scaled + np.diag(np.full(delta.size, 0.5 * lift)))
+        except np.linalg.LinAlgError:
+            continue
+        return delta + lift * scale**2
+    return np.abs(B).sum(axis=1)  # diagonally dominant
+
+
+@outer
+def sweep(B: np.ndarray, mean: np.ndarray, factor: np.ndarray, delta: np.ndarray) -> None:
+    """Write the best diagonal for variances z(1 - z), after a few coordinate steps on the factor.
+
+    Parameters
+    ----------
+    B : ndarray (m, m)
+    mean : ndarray (m,)
+        z.
+    factor : ndarray (m, RANK)
+        Of the covariance, changed in place.
+    delta : ndarray (m,)
+        Written: the diagonal, which nearly dominates B.
+    """
+    m, rank = factor.shape
+    g, roots = np.empty(rank), np.empty(m)
+    for j in range(m):
+        z = min(max(mean[j], 0.0), 1.0)
+        roots[j] = np.sqrt(max(z * (1.0 - z), _LEAST_VARIANCE))
+    for _ in range(3):
+        for j in range(m):
+            for c in range(rank):
+                g[c] = 0.0
+            for i in range(m):
+                if i != j:
+                    for c in range(rank):
+                        g[c] += B[j, i] * factor[i, c]
+            norm = np.sqrt(np.dot(g, g))
+            delta[j] = max(B[j, j] + norm / roots[j], 0.0)
+            if norm > 0.0:
+                for c in range(rank):
+                    factor[j, c] = roots[j] / norm * g[c]

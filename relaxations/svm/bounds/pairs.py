@@ -1,0 +1,666 @@
+"""The drop bound by pairs: force between anchors of opposite classes, while both are kept.
+
+Where anchors of both classes may be given up and the labels are noisy, what makes a solution dear
+are anchors of opposite classes near each other.  Training points, whose multipliers are capped,
+cannot take over their force (`relaxations.svm.bounds.recourse`); but if one of two such anchors is
+given up, the other needs none.  So here every unit of force on a free anchor stands against another
+anchor, free or enforced.  With d_p = e_j - e_k for the pair p = (j, k) and the 0-1 number e_p that
+says whether V contains j or k, the multipliers are
+
+    t^V = t + sum_p s_p (1 - e_p) d_p,      s_p >= 0,      t zero on the free anchors.
+
+A term has sum zero and the signs of its anchors, which have no caps.  So t^V is dual feasible for
+the completion V if t is, whatever V is: there are no boxes to keep and no interval of the
+intercept.  With x = t + sum_p s_p d_p and F = p - K x / 2 its value is
+
+    D(t^V) = D(x) - sum_p a_p e_p - sum_pq B_pq e_p e_q
+    a_p = s_p <F, d_p>,      B_pq = s_p s_q d_p'K d_q / 4,
+
+the drop bound's form, in pairs that are *broken* instead of anchors that are given up.
+
+**Certificate.**  The moment bound (`relaxations.svm.bounds.moments`) in broken pairs leaves
+const + sum_p l_p e_p.  Since max(v_j, v_k) <= e_p <= min(1, v_j + v_k) for the 0-1 vector v of V,
+any 0 <= y_p <= l_p^+ gives
+
+    sum_p l_p e_p <= sum_p (l_p^+ - y_p) + sum_j L_j v_j
+
+where L_j sums y_p over the pairs of j, less its part of the negative l_p; `broken_loss` chooses y
+and bounds the last sum by prices of the budgets.
+
+**The game** is that of `relaxations.svm.bounds.recourse`: (t, s) is played against a mixture of
+sets, here with frequencies u_p and covariance C_pq of broken pairs.  The best answer maximises a
+node dual with one coordinate for each pair, in the kernel ((1 - u_p)(1 - u_q) + C_pq) d_p'K d_q.
+In the first game pairs come in every now and then, those whose force would grow against the mean.
+Later games, of a few rounds each, go on with those that push: new ones would take too many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...jit import inner, outer
+from ...patience import Patience
+from ..dual import Dual, make_feasible
+from ..gram import Gram
+from .drop import ROUNDING, Rates, allowed_loss
+from .game import Mixture
+from .moments import RANK, TINY, dominating, sweep
+from .splitting import MAX_FREQUENCY
+
+__all__ = ["PairBound", "PairGame", "PairPolicy", "broken_loss"]
+
+_EPS = np.finfo(np.float64).eps
+_PARTNERS = 2  # that may come in for each anchor
+_MOST = 800  # pairs in a game: with more it takes more rounds, and each longer
+_APART = 1e-9  # squared distance of a pair at least, in units of the diagonal
+_GROW = 15  # rounds after which other pairs may come in
+_MEMORY = 8
+_LEAST_PULL = 0.1
+_STEPS = 10  # per variable, that an answer may take: any answer gives a valid bound
+_ACCURACY = 1e-7  # of an answer, in units of the target
+_PASSES = 3
+_CLIMB_STEPS = 10  # of the set against a diagonal that is not the last
+_LAST_STEPS = 20
+_SHARINGS = 5  # rounds in which pairs choose the anchor that pays for them
+_OVERHEAD = 1e6  # operations of a round
+_MOMENTS = 60.0  # per two pairs that are at work
+
+
+@dataclass
+class PairPolicy:
+    """Multipliers and the forces of pairs.
+
+    Parameters
+    ----------
+    t : ndarray (N,)
+        Multipliers of what cannot be dropped; zero on the free variables.
+    free : ndarray of int (m,)
+        Variables that may be dropped.
+    ends : ndarray of int (P, 2)
+        The positive and the negative variable of each pair; at least one of them is free.
+    push : ndarray (P,)
+        Forces s_p >= 0.
+    u : ndarray (P,)
+        How often the mixture that was played against breaks each pair.
+    factor : ndarray (P, RANK)
+        Of the last certificate's covariance, which stands for that of the mixture, too.
+    """
+
+    t: np.ndarray
+    free: np.ndarray
+    ends: np.ndarray
+    push: np.ndarray
+    u: np.ndarray
+    factor: np.ndarray
+
+    @classmethod
+    def empty(cls, size: int, free: np.ndarray) -> PairPolicy:
+        """No forces at all."""
+        none = np.zeros(0)
+        return cls(np.zeros(size), free, np.zeros((0, 2), int), none, none, np.zeros((0, RANK)))
+
+    def decided(self, enforced: np.ndarray, given_up: np.ndarray) -> PairPolicy:
+        """The same policy once some free variables (masks over ``free``) are decided.
+
+        It answers every set that agrees with the decisions as before.
+        """
+        left = ~(enforced | given_up)
+        is_free, gone = np.zeros((2, self.t.size), np.bool_)
+        is_free[self.free[left]] = True
+        gone[self.free[given_up]] = True
+        kept = ~gone[self.ends].any(axis=1)
+        settled = kept & ~is_free[self.ends].any(axis=1)
+        t = self.t + _force(self.ends[settled], self.push[settled], self.t.size)
+        return replace(self.some(kept & ~settled), t=t, free=self.free[left])
+
+    def compact(self) -> PairPolicy:
+        """In a fraction of the memory, to be kept with a node: without idle pairs."""
+        policy = self.some(self.push > 0.0)
+        return replace(policy, factor=policy.factor.astype(np.float32))
+
+    def some(self, pairs: np.ndarray) -> PairPolicy:
+        """With these pairs alone."""
+        return replace(
+            self, ends=self.ends[pairs], push=self.push[pairs], u=self.u[pairs],
+            factor=self.factor[pairs],
+        )
+
+
+@dataclass
+class PairBound:
+    """A certified bound and what it rests on.
+
+    Parameters
+    ----------
+    bound : float
+    reduced : ndarray (m,)
+        As of `relaxations.svm.bounds.recourse.RecourseBound`.
+    policy : PairPolicy
+    mixture : Mixture
+        Sets that the policy was played against.
+    """
+
+    bound: float
+    reduced: np.ndarray
+    policy: PairPolicy
+    mixture: Mixture
+
+
+class PairGame:
+    """Raises the bound by pairs of nodes that share a kernel matrix.
+
+    Parameters
+    ----------
+    gram : Gram
+        Dense kernel matrix.
+    """
+
+    def __init__(self, gram: Gram) -> None:
+        self.gram = gram
+        # Where the factors of new pairs begin.
+        self.start = np.random.default_rng(0).normal(size=(gram.diag.size, RANK))
+        self.operations = 0.0  # of all games so far, in units of those of an added row
+
+    def open(
+        self, dual: Dual, free: np.ndarray, rates: Rates, target: float, rounds: int,
+        stale_rounds: int, patience: Patience,
+    ) -> PairBound:
+        """The first game, from the best of a range of caps; parameters as in `play`."""
+        table = _Table(self, dual, free, rates)
+        policy, u = table.soft_start(target, patience)
+        mixture = Mixture(u, np.diag(u * (1.0 - u)), 0)
+        return table.play(policy, mixture, target, rounds, stale_rounds, patience, grows=True)
+
+    def play(
+        self, dual: Dual, free: np.ndarray, rates: Rates, policy: PairPolicy, mixture: Mixture,
+        target: float, rounds: int, stale_rounds: int, patience: Patience,
+    ) -> PairBound:
+        """Raise the bound of a node by playing a policy against mixtures of sets.
+
+        Parameters
+        ----------
+        dual : Dual
+            Linear term and box of t; the box of every variable contains 0, and that of a variable
+            that may be dropped has no end on the side of its label.
+        free : ndarray of int (m,)
+            Variables that may be dropped.
+        rates : Rates
+            Over the free variables.
+        policy : PairPolicy
+            Any start. What is not feasible in it is mended.
+        mixture : Mixture
+            Sets seen so far, over the free variables.
+        target : float
+            Stop when the bound reaches this.
+        rounds, stale_rounds : int
+            Rounds of the game, and rounds without progress after which it ends; in the first one
+            other pairs come in.
+        patience : Patience
+            When it ends, so does the game.
+
+        Returns
+        -------
+        PairBound
+        """
+        table = _Table(self, dual, free, rates)
+        return table.play(policy, mixture, target, rounds, stale_rounds, patience)
+
+
+class _Table:
+    """One node's game, with the pairs that take part just now."""
+
+    def __init__(self, game: PairGame, dual: Dual, free: np.ndarray, rates: Rates) -> None:
+        self.dual, self.K, self._game, self._free = dual, game.gram.K, game, free
+        # More is asked of a set than that it uses its budget up, which pairs make no use of.
+        self._rates = Rates(rates.weights, rates.budgets, np.zeros(rates.budgets.size, np.bool_))
+        self._is_free = np.zeros(dual.p.size, np.bool_)
+        self._is_free[free] = True
+        self._row = np.full(dual.p.size, -1)
+        self._row[free] = np.arange(free.size)
+        self._base = np.flatnonzero(~self._is_free & (dual.lo < dual.hi))
+        is_hard = np.where(dual.p > 0.0, np.isinf(dual.hi), np.isinf(dual.lo)) & (dual.p != 0.0)
+        self._sides = [np.flatnonzero(is_hard & (side * dual.p > 0.0)) for side in (1, -1)]
+        self._at = np.full(dual.p.size, -1)  # place among those of its side
+        for side in self._sides:
+            self._at[side] = np.arange(side.size)
+        self._square = self._squares()
+        self._take(PairPolicy.empty(dual.p.size, free))
+
+    def _squares(self) -> np.ndarray:
+        """Squared distances of possible pairs, infinite for others."""
+        (pos, neg), diag = self._sides, self._game.gram.diag
+        square = diag[pos][:, None] + diag[neg][None] - 2.0 * self.K[np.ix_(pos, neg)]
+        usable = self._is_free[pos][:, None] | self._is_free[neg][None]
+        return np.where(usable & (square > _APART * diag.max()), square, np.inf)
+
+    def _inward(self, policy: PairPolicy) -> PairPolicy:
+        """A policy from outside, made feasible."""
+        j, k = self._at[policy.ends].T
+        possible = (j >= 0) & (k >= 0) & (policy.push > 0.0)
+        possible[possible] = np.isfinite(self._square[j[possible], k[possible]])
+        return replace(
+            policy.some(possible), t=self._feasible(policy.t.copy()), free=self._free)
+
+    def _take(self, policy: PairPolicy) -> None:
+        """Let the pairs of a policy take part, and no others."""
+        j, k = policy.ends.T
+        self.policy, self.ends = policy, self._row[policy.ends]
+        self.Kd, self.pd = self.K[:, j] - self.K[:, k], self.dual.p[j] - self.dual.p[k]
+        self.dKd = self.Kd[j] - self.Kd[k]
+        self._factor = policy.factor.astype(np.float64)
+        self._C = self._factor @ self._factor.T
+        self._C += np.diag(np.maximum(policy.u * (1.0 - policy.u) - self._C.diagonal(), 0.0))
+
+    def _let_in(self, push: np.ndarray, u: np.ndarray, often: np.ndarray, gain: np.ndarray) -> None:
+        """Let pairs of large gain take part, too, so many for an anchor."""
+        policy, (pos, neg), size = self.policy, self._sides, push.size
+        gain[tuple(self._at[policy.ends].T)] = 0.0
+        i, k = _promising(gain)
+        best = np.argsort(-gain[i, k], kind="stable")[: max(_MOST - size, 0)]
+        new = np.column_stack([pos[i[best]], neg[k[best]]])
+        start, kept, before = self._game.start, self._kept(often), self._C
+        self._take(replace(
+            policy, ends=np.vstack([policy.ends, new]),
+            push=np.append(push, np.zeros(best.size)),
+            u=np.append(u, 1.0 - kept[new].prod(axis=1)),
+            factor=np.vstack([self._factor, start[new[:, 0]] - start[new[:, 1]]]),
+        ))
+        variance = self.policy.u * (1.0 - self.policy.u)  # of the new ones nothing else is known
+        self._C = np.diag(variance)
+        self._C[:size, :size] = before
+
+    def _kept(self, often: np.ndarray) -> np.ndarray:
+        """How often every variable is kept."""
+        kept = np.ones(self._row.size)
+        kept[self._free] = 1.0 - np.clip(often, 0.0, 1.0)
+        return kept
+
+    def _enlarged(
+        self, terms: _Terms, u: np.ndarray, often: np.ndarray
+    ) -> tuple[_Terms, np.ndarray]:
+        """The same policy with pairs that would gain much against the mean, and frequencies."""
+        pos, neg = self._sides
+        x = terms.t + _force(self.policy.ends, terms.s * (1.0 - u), terms.t.size)
+        F, kept = self.dual.p - 0.5 * (self.K @ x), np.maximum(self._kept(often), 0.02)
+        slope = np.maximum(F[pos][:, None] - F[neg][None], 0.0)
+        gain = slope**2 * kept[pos][:, None] * kept[neg][None] / self._square
+        self._let_in(terms.s, u, often, gain)
+        return _Terms(self, terms.t, self.policy.push), self.policy.u
+
+    # -- starts ---------------------------------------------------------------------------------
+
+    def soft_start(self, target: float, patience: Patience) -> tuple[PairPolicy, np.ndarray]:
+        """A policy to begin with, and how often anchors are given up there.
+
+        Every force between near anchors is capped at the same level, which is doubled from answer
+        to answer as long as the bound rises.
+        """
+        self._let_in(np.zeros(0), np.zeros(0), np.zeros(self._free.size), 1.0 / self._square)
+        at = _Terms(self, self.policy.t, self.policy.push)
+        seldom = np.full(at.s.size, 0.05), np.zeros(self._free.size)
+        best, last = self._certificate(at, *seldom), at
+        for k in range(-8, 8):
+            last = _Terms(self, *self._answer(last, 0.0 * at.s, 2.0**k, target))
+            found = self._certificate(last, *seldom)
+            if found.bound > best.bound:
+                best, at = found, last
+            elif k > 0:
+                break
+            if found.bound >= target or patience.expired():
+                break
+        return self._policy(at, best.z), best.given_up
+
+    def _policy(self, terms: _Terms, u: np.ndarray) -> PairPolicy:
+        return replace(self.policy, t=terms.t, push=terms.s, u=u, factor=self._factor)
+
+    # -- the game -------------------------------------------------------------------------------
+
+    def play(
+        self, policy: PairPolicy, mixture: Mixture, target: float, rounds: int,
+        stale_rounds: int, patience: Patience, grows: bool = False,
+    ) -> PairBound:
+        """See `PairGame.play`; ``grows`` lets other pairs come in."""
+        self._take(self._inward(policy))
+        often, age = mixture.u, mixture.age
+        best_at, u = _Terms(self, self.policy.t, self.policy.push), self.policy.u
+        best = self._certificate(best_at, u, often)
+        memory, stale = [best], 0
+        for r in range(1, rounds):
+            if best.bound >= target or patience.expired():
+                break
+            if not grows and stale >= stale_rounds:
+                break
+            if grows and (r % _GROW == 0 or stale >= stale_rounds):
+                best_at, u = self._enlarged(best_at, u, often)
+                memory, stale = [self._certificate(best_at, u, often)], 0
+            seen, share = memory[-1], 2.0 / (age + 4.0)
+            u, often = self._mixed(u, seen, share), often + share * (seen.given_up - often)
+            age += 1
+            other = _Terms(self, *self._answer(best_at, u, np.inf, target))
+            pull = _best_pull(best_at, other, memory)
+            # A step that did not help is taken back: from the best, which knows one more set.
+            now = best_at.towards(other, max(pull, _LEAST_PULL))
+            found, stale = self._certificate(now, seen.z, seen.given_up), stale + 1
+            memory = [*memory[1 - _MEMORY:], found]
+            if found.bound > best.bound:
+                best, best_at, stale = found, now, 0
+        return PairBound(
+            best.bound, best.reduced, self._policy(best_at, u),
+            Mixture(often, np.diag(often * (1.0 - often)), age),
+        )
+
+    def _mixed(self, u: np.ndarray, found: _Found, share: float) -> np.ndarray:
+        """Frequencies with the given share of what was found; the covariance, too."""
+        away = found.z - u
+        self._C += share * np.outer(away, away)
+        self._C *= 1.0 - share
+        self._C += share * (found.factor @ found.factor.T)
+        return np.clip(u + share * away, 0.0, 1.0)
+
+    def _feasible(self, t: np.ndarray) -> np.ndarray:
+        """Multipliers near t, zero on the free variables, that are in their boxes, of sum zero."""
+        lo, hi = (np.where(self._is_free, 0.0, end) for end in (self.dual.lo, self.dual.hi))
+        make_feasible(t, lo, hi)
+        return t
+
+    def _answer(
+        self, last: _Terms, u: np.ndarray, cap: float, target: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The best (t, s) against the mixture, from the last one on."""
+        base, a, P, dual = self._base, self._base.size, u.size, self.dual
+        kept = 1.0 - np.minimum(u, MAX_FREQUENCY)
+        Q = np.empty((a + P, a + P))
+        Q[:a, :a] = self.K[np.ix_(base, base)]
+        Q[:a, a:] = self.Kd[base] * kept
+        Q[a:, :a] = Q[:a, a:].T
+        Q[a:, a:] = self.dKd * (np.outer(kept, kept) + self._C)
+        Q *= 0.5
+        lo = np.append(dual.lo[base], np.zeros(P))
+        hi = np.append(dual.hi[base], np.full(P, cap))
+        x = np.append(last.t[base], np.minimum(last.s, cap))
+        slope = np.append(dual.p[base], self.pd * kept) - Q @ x
+        steps = _ascend(Q, slope, lo, hi, a, x, _STEPS * x.size, _ACCURACY * abs(target))
+        self._count(steps, x.size)
+        t = np.zeros(last.t.size)
+        t[base] = x[:a]
+        return self._feasible(t), x[a:]
+
+    def _count(self, steps: int, size: int) -> None:
+        """One round more: so many steps in so many variables, and a certificate."""
+        at_work = float(self.policy.push.size)
+        self._game.operations += (
+            _OVERHEAD + (float(steps) + 2.0 * size) * size + _MOMENTS * at_work**2
+        )
+
+    # -- certificates ---------------------------------------------------------------------------
+
+    def _certificate(self, terms: _Terms, z: np.ndarray, often: np.ndarray) -> _Found:
+        """The moment bound in broken pairs, from the mean z and how often anchors go on."""
+        active, a, B, rates = terms.active, terms.a, terms.B, self._rates
+        reduced, given_up = np.zeros(often.size), often.copy()
+        mean, factor, loss = z.copy(), np.zeros((z.size, RANK)), np.zeros(active.size)
+        value, ends = terms.value, self.ends[active]
+        if active.size:
+            now, rows = z[active], self._factor[active]
+            delta, slow = np.zeros(active.size), z[active]
+            for _ in range(_PASSES):
+                # The variances follow the mean slowly, else they would go round in circles.
+                sweep(B, slow, rows, delta)
+                _climb(a, B, ends, rates, delta, now, given_up, _CLIMB_STEPS)
+                slow = slow + 0.5 * (now - slow)
+            delta = dominating(delta, B)
+            _climb(a, B, ends, rates, delta, now, given_up, _LAST_STEPS)
+            self._factor[active] = factor[active] = rows
+            excess = delta * now - B @ now
+            loss, value = a + delta - 2.0 * excess, value - now @ excess
+            idle = terms.s <= 0.0
+            kept = np.append(1.0 - given_up, 1.0)  # the last is for what is not free
+            mean[idle] = 1.0 - kept[self.ends[idle]].prod(axis=1)
+            mean[active] = now
+        bound = value - broken_loss(loss, ends, rates, reduced)
+        return _Found(bound, reduced, mean, factor, given_up)
+
+
+@dataclass
+class _Found:
+    """A certificate (see `PairBound`), and where the loss is large.
+
+    The latter as mean and factor of the covariance of broken pairs, and how often anchors are
+    given up.
+    """
+
+    bound: float
+    reduced: np.ndarray
+    z: np.ndarray
+    factor: np.ndarray
+    given_up: np.ndarray
+
+
+class _Terms:
+    """What the certificate needs to know of a policy (t, s).
+
+    ``plain`` is D(x), ``value`` the same less a bound on all rounding errors; ``a`` and ``B`` are
+    over the ``active`` pairs, those that push.
+    """
+
+    def __init__(self, table: _Table, t: np.ndarray, s: np.ndarray) -> None:
+        self._table, self.t, self.s = table, t, s
+        p, K, pd = table.dual.p, table.K, table.pd
+        half, on_pairs, pushed = 0.5 * (K @ t), 0.5 * (t @ table.Kd), 0.5 * (table.dKd @ s)
+        self.active = active = np.flatnonzero(s > 0.0)
+        self.a = (s * (pd - on_pairs - pushed))[active]
+        self.B = 0.25 * np.outer(s[active], s[active]) * table.dKd[np.ix_(active, active)]
+        self.plain = t @ (p - 0.5 * half) + s @ (pd - on_pairs - 0.5 * pushed)
+        mass = np.abs(t).sum() + 2.0 * s.sum()
+        largest = 1.0 + np.abs(p).max() + K.diagonal().max() * mass
+        self.value = self.plain - 16.0 * _EPS * t.size * mass * largest
+
+    def towards(self, other: _Terms, share: float) -> _Terms:
+        """Those of the policy that lies ``share`` of the way to the other's."""
+        return _Terms(
+            self._table, self.t + share * (other.t - self.t), self.s + share * (other.s - self.s)
+        )
+
+    def expected(self, found: _Found) -> float:
+        """What the policy is worth against a mixture."""
+        z, factor = found.z[self.active], found.factor[self.active]
+        return float(
+            self.plain - self.a @ z - z @ self.B @ z - np.vdot(factor, self.B @ factor)
+        )
+
+
+def _best_pull(first: _Terms, second: _Terms, memory: list[_Found]) -> float:
+    """How far to go from one policy to another: best against the last sets on a grid of shares."""
+    shares = np.append(0.0, 0.5 ** np.arange(6.0, -0.1, -0.5))
+    middle, worst = first.towards(second, 0.5), np.full(shares.size, np.inf)
+    for found in memory:
+        # The worth is quadratic on the way, and so known from three places.
+        start, half, end = (terms.expected(found) for terms in (first, middle, second))
+        bend = 2.0 * (start - 2.0 * half + end)
+        worst = np.minimum(worst, start + (end - start - bend + bend * shares) * shares)
+    return float(shares[np.argmax(worst)])
+
+
+def _force(ends: np.ndarray, push: np.ndarray, size: int) -> np.ndarray:
+    """Multipliers that such forces of pairs add up to."""
+    total = np.zeros(size)
+    np.add.at(total, ends[:, 0], push)
+    np.add.at(total, ends[:, 1], -push)
+    return total
+
+
+def _promising(gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the best entries of every row and of every column that are positive."""
+    chosen = np.zeros(gain.shape, np.bool_)
+    for axis in (0, 1):
+        best = np.argsort(-gain, axis=axis, kind="stable")
+        best = best[:_PARTNERS] if axis == 0 else best[:, :_PARTNERS]
+        np.put_along_axis(chosen, best, True, axis=axis)
+    rows, columns = np.nonzero(chosen & (gain > 0.0))
+    return rows, columns
+
+
+@outer
+def _ascend(
+    Q: np.ndarray, slope: np.ndarray, lo: np.ndarray, hi: np.ndarray, a: int, x: np.ndarray,
+    steps: int, accuracy: float,
+) -> int:
+    """Raise the concave quadratic with this slope at x, in place; returns the steps it took.
+
+    The best first of two kinds of steps: pairs of the first ``a`` coordinates, whose sum stays, and
+    each of the others.
+    """
+    for step in range(steps):
+        best, at, move = 0.0, -1, 0.0
+        for p in range(a, x.size):
+            if Q[p, p] > 0.0:
+                d = min(max(x[p] + slope[p] / Q[p, p], lo[p]), hi[p]) - x[p]
+                gain = d * (slope[p] - 0.5 * Q[p, p] * d)
+                if gain > best:
+                    best, at, move = gain, p, d
+        i, j = -1, -1
+        for k in range(a):
+            if x[k] < hi[k] and (i < 0 or slope[k] > slope[i]):
+                i = k
+            if x[k] > lo[k] and (j < 0 or slope[k] < slope[j]):
+                j = k
+        both = 0.0
+        if i >= 0 and j >= 0 and slope[i] > slope[j]:
+            curve = max(Q[i, i] + Q[j, j] - 2.0 * Q[i, j], 1e-12)
+            d = min((slope[i] - slope[j]) / curve, min(hi[i] - x[i], x[j] - lo[j]))
+            both = d * (slope[i] - slope[j] - 0.5 * curve * d)
+            if both > best:
+                move = d
+        if max(best, both) < accuracy or max(best, both) <= 0.0:
+            return step
+        if both > best:
+            x[i] += move
+            x[j] -= move
+            for k in range(x.size):
+                slope[k] -= move * (Q[i, k] - Q[j, k])
+        else:
+            x[at] += move
+            for k in range(x.size):
+                slope[k] -= move * Q[at, k]
+    return steps
+
+
+@outer
+def _climb(
+    a: np.ndarray, B: np.ndarray, ends: np.ndarray, rates: Rates, delta: np.ndarray,
+    z: np.ndarray, given_up: np.ndarray, steps: int,
+) -> None:
+    """Conditional-gradient steps of z on the loss (a + delta)'z - z'(delta - B)z, in place.
+
+    ``given_up`` follows: the anchors that break the pairs.
+    """
+    P = z.size
+    loss, away, chosen = np.empty(P), np.empty(P), np.empty(given_up.size)
+    for _ in range(steps):
+        product = np.dot(B, z)
+        for p in range(P):
+            loss[p] = a[p] + delta[p] - 2.0 * (delta[p] * z[p] - product[p])
+        _break(loss, ends, rates, chosen, away)
+        for p in range(P):
+            away[p] -= z[p]
+        slope = np.dot(loss, away)
+        if slope <= 0.0:
+            return
+        product = np.dot(B, away)
+        curve = 0.0
+        for p in range(P):
+            curve += away[p] * (delta[p] * away[p] - product[p])
+        step = min(1.0, 0.5 * slope / max(curve, TINY))
+        for p in range(P):
+            z[p] += step * away[p]
+        for j in range(given_up.size):
+            given_up[j] += step * (chosen[j] - given_up[j])
+
+
+@inner
+def _break(
+    loss: np.ndarray, ends: np.ndarray, rates: Rates, chosen: np.ndarray, broken: np.ndarray
+) -> None:
+    """Write an allowed set that breaks pairs of large loss, and these: greedy, as 0-1 vectors."""
+    weights, budgets, _ = rates
+    left = budgets + ROUNDING
+    gain = np.zeros(chosen.size)
+    broken[:] = 0.0
+    chosen[:] = 0.0
+    for p in range(loss.size):
+        for e in range(2):
+            if ends[p, e] >= 0:
+                gain[ends[p, e]] += loss[p]
+    while True:
+        at = -1
+        for j in range(gain.size):
+            if chosen[j] == 0.0 and gain[j] > (0.0 if at < 0 else gain[at]):
+                fits = True
+                for rate in range(left.size):
+                    fits = fits and weights[rate, j] <= left[rate]
+                if fits:
+                    at = j
+        if at < 0:
+            return
+        chosen[at] = 1.0
+        for rate in range(left.size):
+            left[rate] -= weights[rate, at]
+        for p in range(loss.size):
+            if broken[p] == 0.0 and (ends[p, 0] == at or ends[p, 1] == at):
+                broken[p] = 1.0
+                for e in range(2):
+                    if ends[p, e] >= 0:
+                        gain[ends[p, e]] -= loss[p]
+
+
+@outer
+def broken_loss(loss: np.ndarray, ends: np.ndarray, rates: Rates, reduced: np.ndarray) -> float:
+    """Upper bound on the loss of the pairs that any allowed set breaks.
+
+    Parameters
+    ----------
+    loss : ndarray (P,)
+        l_p.
+    ends : ndarray of int (P, 2)
+        The anchors of each pair, -1 for one that cannot be given up; one at least can.
+    rates : Rates
+        None of them exact.
+    reduced : ndarray (m,)
+        Written: L_j less the prices of j's weights.
+
+    Returns
+    -------
+    float
+    """
+    weights, budgets, _ = rates
+    mu, L, y, sure = np.zeros(budgets.size), np.zeros(reduced.size), np.zeros(loss.size), 0.0
+    for p in range(loss.size):
+        j, k = ends[p, 0], ends[p, 1]
+        y[p] = max(loss[p], 0.0)
+        part = 0.5 * loss[p] if loss[p] < 0.0 and j >= 0 and k >= 0 else loss[p]
+        if j >= 0:
+            L[j] += part
+        if k >= 0:
+            L[k] += part
+    for sharing in range(_SHARINGS + 1):
+        total = sure + allowed_loss(L, rates, mu)
+        for j in range(reduced.size):
+            reduced[j] = L[j]
+            for rate in range(budgets.size):
+                reduced[j] -= mu[rate] * weights[rate, j]
+        if sharing == _SHARINGS:
+            break
+        # Where both anchors of a pair pay, one that pays once for all is enough.
+        for p in range(loss.size):
+            j, k = ends[p, 0], ends[p, 1]
+            if j >= 0 and k >= 0:
+                part = max(min(y[p], min(reduced[j], reduced[k])), 0.0)
+                sure += part
+                y[p] -= part
+                L[j] -= part
+                L[k] -= part
+                reduced[j] -= part
+                reduced[k] -= part
+    return total
