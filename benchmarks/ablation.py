@@ -35,6 +35,8 @@ CASES = (
     FoldProblem("australian", 1.0, 2.0**-4, per_class=False),
     FoldProblem("biodeg", 8.0, 2.0**-3, per_class=False),
     FoldProblem("wisconsin", 8.0, 2.0**-5, budget=5, per_class=False),
+    FoldProblem("biodeg", 1.0, 1 / 41, rates=2, per_class=False, share=0.01),
+    FoldProblem("wisconsin", 8.0, 1 / 30, rates=2, per_class=False, share=0.05),
 )
 
 
@@ -54,11 +56,14 @@ def without(method: str, answer: Callable[..., Any]) -> Callable[[], AbstractCon
 ON = Settings()
 PARTS: list[tuple[str, Settings, Callable[[], AbstractContextManager]]] = [
     ("everything on", ON, nullcontext),
-    ("drop search and recourse: the convex search alone", replace(ON, chances=()), nullcontext),
-    ("convex search and recourse: the drop search alone",
-     replace(ON, begin_with="drop", chances=()), nullcontext),
-    ("convex and drop search: recourse alone",
+    ("all but the convex search", replace(ON, chances=()), nullcontext),
+    ("all but the drop search", replace(ON, begin_with="drop", chances=()), nullcontext),
+    ("all but the search with recourse",
      replace(ON, begin_with="recourse", chances=()), nullcontext),
+    ("all but the search by pairs", replace(ON, begin_with="pairs", chances=()), nullcontext),
+    ("pairs", replace(ON, chances=tuple(
+        chance._replace(rivals=tuple(name for name in chance.rivals if name != "pairs"))
+        for chance in ON.chances)), nullcontext),
     ("trials before a split of the convex search", replace(ON, probes=0), nullcontext),
     ("half as many trials again as the split needs", replace(ON, spare=1.0), nullcontext),
     ("covers where one anchor at most is left", replace(ON, few=-1.0), nullcontext),

@@ -26,11 +26,11 @@ def convex_value(data, enforced, b_l=-np.inf, b_u=np.inf):
     dual = data.dual(enforced, b_l, b_u)
     point = Point(np.zeros(data.n + 2), dual.p.copy())
     effort = Effort(1e-9, 8_000_000, HUGE)
-    rows, violation = SMOSolver().maximise(dual, point, effort)
-    value = certified_value(dual, point, rows)
+    _, violation = SMOSolver().maximise(dual, point, effort)
+    value, _ = certified_value(dual, point.t)
     if violation > 1e-6 and value < 1e4:  # pairs are slow: it may or may not climb for ever
-        more, violation = AutoSolver().maximise(dual, point, effort)
-        value = certified_value(dual, point, rows + more)
+        _, violation = AutoSolver().maximise(dual, point, effort)
+        value, _ = certified_value(dual, point.t)
         assert violation <= 1e-6 or value > 1e4
     return value if violation <= 1e-6 else np.inf
 
@@ -56,8 +56,9 @@ SEARCHES = {
     "recourse": Settings(begin_with="recourse"),
     "all": Settings(chances=(
         Chance(4e5, 0.5, ("drop",), 0.0), Chance(1e6, 0.0, ("recourse",), 0.5),
-        Chance(2e6, 0.0, ("drop", "recourse"), 1.0),
+        Chance(2e6, 0.0, ("drop", "recourse"), 1.0), Chance(4e6, 0.0, ("pairs",), 1.0),
     )),
+    "pairs": Settings(begin_with="pairs"),
 }
 
 
@@ -112,7 +113,7 @@ class AuditedDrop(DropSearch):
 
 
 class AuditedRecourse(RecourseSearch):
-    """The same for the bound with recourse."""
+    """The same for the bounds with recourse and by pairs."""
 
     def _settle(self, node, goal):
         before = node.status.copy()
@@ -131,7 +132,7 @@ class Audited(CSVMProblem):
 
     def _make(self, name):
         search = super()._make(name)
-        search.__class__ = {"drop": AuditedDrop, "recourse": AuditedRecourse}[name]
+        search.__class__ = AuditedDrop if name == "drop" else AuditedRecourse
         return search
 
     def best(self, node):
@@ -177,6 +178,7 @@ def audit(seed, node_solver, search):
     *((seed, "auto", "drop") for seed in range(80, 160)),
     *((seed, "auto", "recourse") for seed in range(160, 230)),
     *((seed, "auto", "all") for seed in range(230, 270)),
+    *((seed, "auto", "pairs") for seed in range(400, 460)),
     *((seed, "osqp", search) for seed in range(270, 285) for search in SEARCHES),
 ])
 def test_optimum_and_every_bound_match_enumeration(seed, node_solver, search):
@@ -357,6 +359,7 @@ def test_a_resumed_search_goes_on_with_the_same_bound(search, tmp_path):
 
 @pytest.mark.parametrize("first, rival", [
     ("convex", "drop"), ("convex", "recourse"), ("drop", "recourse"), ("recourse", "drop"),
+    ("convex", "pairs"), ("pairs", "recourse"),
 ])
 def test_every_search_gives_way_to_one_that_has_come_further(first, rival):
     """To all of the optimum, if the other may go on to the end of its tree."""

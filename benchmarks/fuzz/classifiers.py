@@ -132,9 +132,11 @@ SEARCHES = {
     "convex": Settings(),
     "drop": Settings(begin_with="drop", chances=()),
     "recourse": Settings(begin_with="recourse", chances=()),
-    "all": Settings(
-        chances=(Chance(4e5, 0.5, ("drop",), 0.0), Chance(8e5, 0.0, ("recourse",), 1.0))
-    ),
+    "pairs": Settings(begin_with="pairs", chances=()),
+    "all": Settings(chances=(
+        Chance(4e5, 0.5, ("drop",), 0.0), Chance(8e5, 0.0, ("recourse",), 1.0),
+        Chance(2e6, 0.0, ("pairs",), 1.0),
+    )),
 }
 """Small problems are over before another search than the first gets its chance."""
 

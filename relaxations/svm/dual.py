@@ -110,27 +110,42 @@ def value(p: np.ndarray, point: Point) -> float:
 
 
 @outer
-def certified_value(dual: Dual, point: Point, rows: int) -> float:
-    """Lower bound D(t) less a bound on its rounding error.
+def certified_value(dual: Dual, t: np.ndarray) -> tuple[float, float]:
+    """Lower bound D(t) less a bound on its rounding error, and that bound on the error.
 
-    F has had ``rows`` rows added to it, each time with a relative error of a few units in the last
-    place of the largest entry.  And K is positive semidefinite only up to rounding: entries are off
-    by some units of sqrt(K_ii K_jj), which large multipliers that cancel each other in Kt would
-    turn into a gain.
+    From t alone: a gradient that was carried along keeps the rounding errors of all the points that
+    it has been at, and where multipliers were large for a while these are large.  K is positive
+    semidefinite only up to rounding: entries are off by some units of sqrt(K_ii K_jj), which large
+    multipliers that cancel each other in Kt would turn into a gain.
     """
-    total = 0.0
-    mass = 0.0
-    reach = 0.0
-    largest = 1.0
-    p, diag = dual.p, dual.gram.diag
-    t, F = point
-    for i in range(t.size):
-        if t[i] != 0.0:
-            total += 0.5 * (p[i] + F[i]) * t[i]
-            mass += abs(t[i])
-            reach += abs(t[i]) * np.sqrt(diag[i])
-            largest = max(largest, abs(F[i]), abs(p[i]))
-    return total - _EPS * (4.0 * (rows + t.size) * mass * largest + reach * reach)
+    gram, p = dual.gram, dual.p
+    index = np.flatnonzero(t)
+    linear, mass, reach = 0.0, 0.0, 0.0
+    for i in index:
+        linear += p[i] * t[i]
+        mass += abs(p[i] * t[i])
+        reach += abs(t[i]) * np.sqrt(gram.diag[i])
+    square, size = 0.0, 0.0  # t'Kt, and the sum of all its terms' sizes
+    if gram.Z.shape[1] == 0:
+        for i in index:
+            total, terms = 0.0, 0.0
+            for j in index:
+                term = gram.K[i, j] * t[j]
+                total += term
+                terms += abs(term)
+            square += t[i] * total
+            size += abs(t[i]) * terms
+    else:
+        for k in range(gram.Z.shape[1]):
+            total, terms = 0.0, 0.0
+            for i in index:
+                term = gram.T[k, i] * t[i]
+                total += term
+                terms += abs(term)
+            square += total * total
+            size += terms * terms
+    slip = _EPS * ((0.5 * index.size + 2.0) * size + (index.size + 2.0) * mass + reach * reach)
+    return linear - 0.25 * square - slip, slip
 
 
 @outer

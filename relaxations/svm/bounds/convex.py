@@ -16,6 +16,7 @@ from ..dual import (
     gradient,
     intercept,
     make_feasible,
+    value,
 )
 from ..solvers import NodeSolver
 
@@ -24,19 +25,16 @@ __all__ = ["OVERHEAD", "ConvexBound", "Solved"]
 _CHUNKS = 40
 OVERHEAD = 2e5  # of a solve, in floating-point operations
 _ROWS = 40  # per variable, in a chunk: between two chunks it is seen whether D has no bound
+_DRIFT = 1e-8  # of a gradient that was carried along, per unit of multipliers
 
 
 class Solved(NamedTuple):
-    """A certified bound, the multipliers behind it with their gradient, and the intercept.
-
-    `rows` is how many rows have been added to the gradient since it was computed afresh.
-    """
+    """A certified bound, the multipliers behind it with their gradient, and the intercept."""
 
     bound: float
     t: np.ndarray
     F: np.ndarray
     beta: float
-    rows: int
 
 
 class ConvexBound:
@@ -67,7 +65,7 @@ class ConvexBound:
         make_feasible(t, dual.lo, dual.hi)
         point = Point(t, np.empty_like(t))
         gradient(dual.gram, dual.p, *point)
-        return self._maximise(dual, point, t.size, cutoff, patience, accuracy, False)
+        return self._maximise(dual, point, cutoff, patience, accuracy, False)
 
     def hold(self) -> None:
         """Prepare for `apply_from` the point of the last solve."""
@@ -79,27 +77,32 @@ class ConvexBound:
     ) -> Solved:
         """The same from the solution that was held, in a larger box."""
         point = Point(solved.t.copy(), solved.F.copy())
-        return self._maximise(dual, point, solved.rows, cutoff, patience, accuracy, True)
+        return self._maximise(dual, point, cutoff, patience, accuracy, True)
 
     def _maximise(
-        self, dual: Dual, point: Point, rows: int, cutoff: float, patience: Patience,
-        accuracy: float, held: bool,
+        self, dual: Dual, point: Point, cutoff: float, patience: Patience, accuracy: float,
+        held: bool,
     ) -> Solved:
         self.solves += 1
         target = min(cutoff, self._hopeless)
         effort = Effort(accuracy, _ROWS * len(dual.p), target)
-        bound, before_rows = -np.inf, rows
+        bound, rows = -np.inf, 0
         for _ in range(_CHUNKS):
             before = point.t.copy()
             more, violation = self._solver.maximise(dual, point, effort, held, patience)
             rows, held = rows + more, False
-            last, bound = bound, max(bound, certified_value(dual, point, rows))
-            if violation <= accuracy or bound >= target or bound <= last + 1e-12 * abs(last):
+            now, slip = certified_value(dual, point.t)
+            last, bound = bound, max(bound, now)
+            if bound >= target or patience.expired():
                 break
-            if patience.expired():
+            drift = abs(value(dual.p, point) - now - slip)
+            if drift > slip + _DRIFT * (1.0 + np.abs(point.t).sum()):
+                gradient(dual.gram, dual.p, *point)
+                continue
+            if violation <= accuracy or bound <= last + 1e-12 * abs(last):
                 break
             extrapolate(dual, point, before, target)
-        self.operations += OVERHEAD + (rows - before_rows) * float(len(dual.p))
+        self.operations += OVERHEAD + rows * float(len(dual.p))
         if bound >= self._hopeless:
             bound = np.inf
-        return Solved(bound, point.t, point.F, intercept(dual, point), rows)
+        return Solved(bound, point.t, point.F, intercept(dual, point))

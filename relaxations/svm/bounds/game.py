@@ -204,7 +204,11 @@ class DropGame:
             Effort(tol, _ROWS * F.size, np.inf), patience=patience,
         )
         self._count(free, rows, F.size)
-        _read_answer(K, diag, kernel, kernel_diag, dual.p, anchors, x.t, x.half, F)
+        block = np.ix_(anchors, anchors)
+        kernel[block], kernel_diag[anchors] = K[block], diag[anchors]
+        # Anew: F has the rounding errors of all the points that the solver has been at.
+        times(self._gram, x.t, x.half)
+        x.half *= 0.5
         answer = _Policy(np.empty(F.size), np.empty(F.size))
         _expand(K, x.t, x.half, anchors, u, answer.t, answer.half)
         return answer
@@ -272,36 +276,11 @@ def _pose_answer(
             kernel[j, k] = K[j, k] * (1.0 + C[a, b] / (z[a] * z[b]))
             kernel[k, j] = kernel[j, k]
         kernel_diag[j] = kernel[j, j]
-    _complement(K, kernel, p, free, x, half, F)
-
-
-@outer
-def _read_answer(
-    K: np.ndarray, diag: np.ndarray, kernel: np.ndarray, kernel_diag: np.ndarray, p: np.ndarray,
-    free: np.ndarray, x: np.ndarray, half: np.ndarray, F: np.ndarray,
-) -> None:
-    """Update ``half`` = K x / 2 from the gradient of the solved dual, and restore the kernel."""
-    _complement(K, kernel, p, free, x, F, half)
-    for a in range(free.size):
-        j = free[a]
-        for b in range(free.size):
-            kernel[j, free[b]] = K[j, free[b]]
-        kernel_diag[j] = diag[j]
-
-
-@inner
-def _complement(
-    K: np.ndarray, kernel: np.ndarray, p: np.ndarray, free: np.ndarray, x: np.ndarray,
-    known: np.ndarray, out: np.ndarray,
-) -> None:
-    """Write F from K x / 2 or K x / 2 from F: with A = kernel - K they add up to p - A x / 2."""
     for i in range(x.size):
-        out[i] = p[i] - known[i]
-    for a in range(free.size):
-        j = free[a]
-        for b in range(free.size):
-            k = free[b]
-            out[j] -= 0.5 * (kernel[j, k] - K[j, k]) * x[k]
+        F[i] = p[i] - half[i]
+    for j in free:
+        for k in free:
+            F[j] -= 0.5 * (kernel[j, k] - K[j, k]) * x[k]
 
 
 @outer

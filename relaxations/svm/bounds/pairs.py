@@ -237,8 +237,8 @@ class _Table:
 
     def _inward(self, policy: PairPolicy) -> PairPolicy:
         """A policy from outside, made feasible."""
-        j, k = self._at[policy.ends].T
-        possible = (j >= 0) & (k >= 0) & (policy.push > 0.0)
+        (j, k), label = self._at[policy.ends].T, self.dual.p[policy.ends].T
+        possible = (j >= 0) & (label[0] > 0.0) & (k >= 0) & (label[1] < 0.0) & (policy.push > 0.0)
         possible[possible] = np.isfinite(self._square[j[possible], k[possible]])
         return replace(
             policy.some(possible), t=self._feasible(policy.t.copy()), free=self._free)
