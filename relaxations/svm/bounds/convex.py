@@ -93,15 +93,15 @@ class ConvexBound:
             rows, held = rows + more, False
             now, slip = certified_value(dual, point.t)
             last, bound = bound, max(bound, now)
-            if bound >= target or patience.expired():
-                break
             drift = abs(value(dual.p, point) - now - slip)
-            if drift > slip + _DRIFT * (1.0 + np.abs(point.t).sum()):
-                gradient(dual.gram, dual.p, *point)
-                continue
-            if violation <= accuracy or bound <= last + 1e-12 * abs(last):
+            drifted = drift > slip + _DRIFT * (1.0 + np.abs(point.t).sum())
+            settled = violation <= accuracy or bound <= last + 1e-12 * abs(last)
+            if bound >= target or (settled and not drifted) or patience.expired():
                 break
-            extrapolate(dual, point, before, target)
+            if drifted:
+                gradient(dual.gram, dual.p, *point)
+            else:
+                extrapolate(dual, point, before, target)
         self.operations += OVERHEAD + rows * float(len(dual.p))
         if bound >= self._hopeless:
             bound = np.inf
