@@ -195,7 +195,8 @@ class RecourseGame:
     ) -> RecourseBound:
         """The first game, from the best of a range of soft margins.
 
-        Both ways to answer are tried; the one that has come further goes on.
+        Both ways to answer are tried, and the better of the policies is gone on from: by splitting
+        where much is open, or where that has come clearly further.
         Parameters as in `play`.
         """
         table = _Table(self, dual, free, rates)
@@ -205,9 +206,10 @@ class RecourseGame:
         if best.bound >= target or patience.expired():
             return best
         other = table.play(*start, target, few, stale_rounds, patience, _BySplitting)
-        way: _Way = _ByProjection
-        if target - other.bound < _CLEARLY * (target - best.bound):
-            best, way = other, _BySplitting
+        pays = target - other.bound < _CLEARLY * (target - best.bound)
+        best = max(best, other, key=lambda one: one.bound)
+        far = target - best.bound > _FAR * abs(target)
+        way: _Way = _BySplitting if far or pays else _ByProjection
         later = table.play(best.policy, best.mixture, target, max(rounds - few, 1), stale_rounds,
                            patience, way)
         return max(best, later, key=lambda one: one.bound)
