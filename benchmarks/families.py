@@ -6,6 +6,7 @@ budgets       one problem with more and more anchors that may be given up
 rates         true positive and true negative rate at once
 rates-full    two rates, three, and the true positive rate in three groups, at the paper's full
               size, costs per point
+rates-tight   two rates on the noisy three of these sets with budgets of 1 and 3 %
 points        one rate at full size with smooth, linear and rough kernels, costs per point
 large         thousands of points: random ones, pageBlocks without compression, a linear kernel
 portfolios    OR-Library port1 … port5, at most ten assets
@@ -253,13 +254,22 @@ def rates() -> Iterator[Benchmark]:
 
 def rates_full() -> Iterator[Benchmark]:
     for data in ("wisconsin", "australian", "german", "biodeg"):
-        gamma = 1.0 / first_fold(data)[0].shape[1]
         for rates in (2, 3, -3):
-            for c in (1.0, 8.0):
-                for share in (0.05, 0.1):
-                    yield FoldProblem(
-                        data, c, gamma, rates=rates, per_class=False, share=share
-                    ).instance("rates-full")
+            for sample in _at_full_size(data, rates, (0.05, 0.1)):
+                yield sample.instance("rates-full")
+
+
+def rates_tight() -> Iterator[Benchmark]:
+    for data in ("australian", "german", "biodeg"):
+        for sample in _at_full_size(data, 2, (0.01, 0.03)):
+            yield sample.instance("rates-tight")
+
+
+def _at_full_size(data: str, rates: int, shares: tuple[float, ...]) -> Iterator[FoldProblem]:
+    gamma = 1.0 / first_fold(data)[0].shape[1]
+    for c in (1.0, 8.0):
+        for share in shares:
+            yield FoldProblem(data, c, gamma, rates=rates, per_class=False, share=share)
 
 
 def points() -> Iterator[Benchmark]:
@@ -442,7 +452,7 @@ def qplib() -> Iterator[Benchmark]:
 
 FAMILIES: dict[str, Callable[[], Iterator[Benchmark]]] = {
     "linear": linear, "rbf": rbf, "paper": paper, "budgets": budgets, "rates": rates,
-    "rates-full": rates_full, "points": points, "large": large,
+    "rates-full": rates_full, "rates-tight": rates_tight, "points": points, "large": large,
     "portfolios": portfolios, "subset": subset, "sparse": sparse, "ridge": ridge,
     "commitment": commitment, "dense": dense, "qplib": qplib,
 }

@@ -52,12 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
         )
         cells, seconds = [], []
         for settings in SEARCHES:
-            problem = CSVMProblem(instance, settings=settings)
-            if settings.begin_with == "pairs" and not instance.has_both_classes:
+            if settings.begin_with == "pairs" and not instance.rates_both_classes:
                 cells.append("")
                 continue
             result = bnb.solve(
-                problem, branching="first", node_limit=1,
+                CSVMProblem(instance, settings=settings), branching="first", node_limit=1,
                 start=best.x, time_limit=options.limit,
             )
             cells.append(f"{100 * result.gap:.2f} %")

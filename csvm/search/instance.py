@@ -118,7 +118,7 @@ class Instance:
         return self.gram.Z.shape[1] > 0
 
     @property
-    def has_both_classes(self) -> bool:
+    def rates_both_classes(self) -> bool:
         """Whether anchors of both classes count in some rate."""
         counts = self.weights.any(axis=0)
         return np.unique(self.p[self.anchors()][counts]).size == 2

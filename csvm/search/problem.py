@@ -78,21 +78,22 @@ class CSVMProblem(Problem):
         With a factor in its place anchors outnumber its rank, and dropping them is too costly, with
         recourse or without. Pairs need anchors of both classes.
         """
-        if name == "pairs" and not self.instance.has_both_classes:
-            return False
-        return name == "convex" or (name in _BY_GAMES and not self.instance.is_factor)
+        if name == "convex":
+            return True
+        possible = name != "pairs" or self.instance.rates_both_classes
+        return name in _BY_GAMES and not self.instance.is_factor and possible
 
     def _make(self, name: str) -> Strategy:
-        """A search by games, with the matrix and the copy of it that they write to."""
+        """A search by games, which need the matrix, and most of them a copy that they write to."""
         data = self.instance.with_matrix()
+        if name == "pairs":
+            return RecourseSearch(data, self._convex, PairGame(data.gram), self.settings)
         # Any answer gives a valid bound: in a game the last digits are not worth an exact solver.
         answers = SMOSolver() if self.node_solver == "auto" else self._solver
         scratch = dense(data.gram.K.copy())
         if name == "drop":
             game = DropGame(answers, data.gram, scratch)
             return DropSearch(data, self._convex, game, self.settings)
-        if name == "pairs":
-            return RecourseSearch(data, self._convex, PairGame(data.gram), self.settings)
         recourse = RecourseGame(answers, data.gram, scratch, data.anchors())
         return RecourseSearch(data, self._convex, recourse, self.settings)
 

@@ -14,7 +14,7 @@ import numpy as np
 from bnb.problem import Candidate, Child, Evaluation, Goal
 from relaxations.patience import Patience
 from relaxations.svm.bounds.drop import Rates
-from relaxations.svm.bounds.game import Mixture
+from relaxations.svm.bounds.game import GameBound, Mixture
 from relaxations.svm.dual import Dual
 
 from .convex import ConvexSearch
@@ -25,15 +25,6 @@ from .state import State
 __all__ = ["Game", "RecourseSearch"]
 
 
-class Found(Protocol):
-    """See `relaxations.svm.bounds.recourse.RecourseBound`."""
-
-    bound: float
-    reduced: np.ndarray
-    policy: Any
-    mixture: Mixture
-
-
 class Game(Protocol):
     """See `relaxations.svm.bounds.recourse.RecourseGame`."""
 
@@ -42,13 +33,13 @@ class Game(Protocol):
     def open(
         self, dual: Dual, free: np.ndarray, rates: Rates, target: float, rounds: int,
         stale_rounds: int, patience: Patience,
-    ) -> Found:
+    ) -> GameBound:
         """The first game."""
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: Any, mixture: Mixture,
         target: float, rounds: int, stale_rounds: int, patience: Patience,
-    ) -> Found:
+    ) -> GameBound:
         """A later one."""
 
 

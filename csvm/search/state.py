@@ -39,7 +39,7 @@ class State:
     C : ndarray (a, a)
         Covariance of those whose frequency is not zero.
     gain : ndarray (m,)
-        By how much enforcing each anchor raises that bound at least, where positive.
+        By how much enforcing each anchor raises the bound of a game at least, where positive.
     age : int
         How many sets these were.
     policy : Policy or PairPolicy, optional

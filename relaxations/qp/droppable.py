@@ -131,7 +131,7 @@ class Droppable:
             mixture.age, rounds = _START_AGE, _FIRST_ROUNDS
         else:
             u = memory.u[free]
-            mixture, rounds = Mixture(u, np.diag(u * (1.0 - u)), _AGE), _ROUNDS
+            mixture, rounds = Mixture.independent(u, _AGE), _ROUNDS
         found = self._game.play(
             dual, rows, rates, t, mixture, self._split, target, rounds, _PATIENCE, patience
         ).certificate

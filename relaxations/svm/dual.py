@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import outer
+from ..jit import inner, outer
 from .gram import Gram, times
 
 __all__ = [
@@ -125,7 +125,16 @@ def certified_value(dual: Dual, t: np.ndarray) -> tuple[float, float]:
         linear += p[i] * t[i]
         mass += abs(p[i] * t[i])
         reach += abs(t[i]) * np.sqrt(gram.diag[i])
-    square, size = 0.0, 0.0  # t'Kt, and the sum of all its terms' sizes
+    square, size = _square(gram, t, index)
+    added = index.size + gram.Z.shape[1]
+    slip = _EPS * ((0.5 * added + 2.0) * size + (index.size + 2.0) * mass + reach * reach)
+    return linear - 0.25 * square - slip, slip
+
+
+@inner
+def _square(gram: Gram, t: np.ndarray, index: np.ndarray) -> tuple[float, float]:
+    """t'Kt, and the sum of the sizes of all its terms."""
+    square, size = 0.0, 0.0
     if gram.Z.shape[1] == 0:
         for i in index:
             total, terms = 0.0, 0.0
@@ -144,8 +153,7 @@ def certified_value(dual: Dual, t: np.ndarray) -> tuple[float, float]:
                 terms += abs(term)
             square += total * total
             size += terms * terms
-    slip = _EPS * ((0.5 * index.size + 2.0) * size + (index.size + 2.0) * mass + reach * reach)
-    return linear - 0.25 * square - slip, slip
+    return square, size
 
 
 @outer

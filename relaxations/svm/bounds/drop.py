@@ -33,6 +33,7 @@ from ...jit import inner, outer
 from ..order import descending
 
 __all__ = [
+    "NOBODY",
     "ROUNDING",
     "DropBound",
     "Losses",
@@ -40,7 +41,9 @@ __all__ = [
     "allowed_loss",
     "drop_bound",
     "empty_losses",
+    "fits",
     "policy_terms",
+    "reduced_loss",
     "resplit_loss",
     "starts_of",
     "top_sum",
@@ -51,7 +54,7 @@ __all__ = [
 _EPS = np.finfo(np.float64).eps
 _MAX_SPLIT = 3.0
 ROUNDING = 1e-9  # of sums of weights
-_NOBODY = np.int64(-1)  # no literal: numba would compile what takes it once more
+NOBODY = np.int64(-1)  # no literal: numba would compile what takes it once more
 
 
 class Rates(NamedTuple):
@@ -367,7 +370,7 @@ def reduced_loss(loss: np.ndarray, weights: np.ndarray, mu: np.ndarray, j: int) 
 
 
 @inner
-def _fits(used: np.ndarray, rates: Rates, out: int, into: int) -> bool:
+def fits(used: np.ndarray, rates: Rates, out: int, into: int) -> bool:
     """Whether ``out`` may leave and ``into`` may join (-1 for none) a set that uses ``used``."""
     weights, budgets, exact = rates
     for rate in range(budgets.size):
@@ -413,7 +416,7 @@ def worst_set(
     for j in descending(guess):
         if guess[j] <= 0.0 and not some_exact:
             break
-        if _fits(used, rates, _NOBODY, j):
+        if fits(used, rates, NOBODY, j):
             _toggle(j, 1.0, B, rates.weights, marginal, used, chosen)
     for _ in range(4 * m):
         out, into = _best_move(marginal, B, rates, used, chosen)
@@ -440,15 +443,15 @@ def _best_move(
     best_in = -1
     for i in range(marginal.size):
         if chosen[i]:
-            if -marginal[i] > best and _fits(used, rates, i, _NOBODY):
+            if -marginal[i] > best and fits(used, rates, i, NOBODY):
                 best, best_out, best_in = -marginal[i], i, -1
             continue
-        if marginal[i] > best and _fits(used, rates, _NOBODY, i):
+        if marginal[i] > best and fits(used, rates, NOBODY, i):
             best, best_out, best_in = marginal[i], -1, i
         for o in range(marginal.size):
             if chosen[o]:
                 gain = marginal[i] - marginal[o] - 2.0 * B[i, o]
-                if gain > best and _fits(used, rates, o, i):
+                if gain > best and fits(used, rates, o, i):
                     best, best_out, best_in = gain, o, i
     return best_out, best_in
 

@@ -10,6 +10,7 @@ anchors.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from ..gram import Gram, times
 from ..solvers import NodeSolver
 from .drop import DropBound, Rates, drop_bound
 
-__all__ = ["DropGame", "Mixture", "Played", "spread"]
+__all__ = ["DropGame", "GameBound", "Mixture", "Played", "spread"]
 
 _MAX_FREQUENCY = 0.98
 _MEMORY = 12
@@ -38,6 +39,33 @@ class Mixture:
     u: np.ndarray
     C: np.ndarray
     age: int
+
+    @classmethod
+    def independent(cls, u: np.ndarray, age: int) -> Mixture:
+        """Of anchors that have nothing to do with each other."""
+        return cls(u, np.diag(u * (1.0 - u)), age)
+
+
+@dataclass
+class GameBound:
+    """A certified bound of a game without intervals of the intercept, and what it rests on.
+
+    Parameters
+    ----------
+    bound : float
+    reduced : ndarray (m,)
+        A completion that gives up j costs at least ``bound - reduced_j``, one that enforces j at
+        least ``bound + reduced_j``, and either at least ``bound``.
+    policy : Any
+        What it is certified by, of the game's own kind.
+    mixture : Mixture
+        Sets that the policy was played against.
+    """
+
+    bound: float
+    reduced: np.ndarray
+    policy: Any
+    mixture: Mixture
 
 
 @dataclass
@@ -104,7 +132,7 @@ class DropGame:
             if best >= target or patience.expired():
                 break
         spread(u, rates.weights, rates.budgets)
-        return Mixture(u, np.diag(u * (1.0 - u)), 0)
+        return Mixture.independent(u, 0)
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, t: np.ndarray, mixture: Mixture,

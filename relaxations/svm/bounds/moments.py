@@ -7,7 +7,7 @@ For any diagonal matrix Delta with Delta - B positive semidefinite and any z
 since v'Delta v = Delta'v makes the left side concave in v, and so below its tangent at z.  This is
 the dual of a semidefinite relaxation in mean and covariance of v.  For given variances the best
 Delta is dual to the covariance X with that diagonal of largest <B, X>; `sweep` finds it by
-coordinates in X = factor factor', and `dominating` proves it.
+coordinates in X = factor factor', and `dominating` raises it until a Cholesky factor proves it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 @outer
 def sweep(B: np.ndarray, mean: np.ndarray, factor: np.ndarray, delta: np.ndarray) -> None:
-    """Write the best diagonal for variances z(1 - z), after a few coordinate steps on the factor.
+    """Write the best diagonal for given variances, after a few coordinate steps on the factor.
 
     Parameters
     ----------
     B : ndarray (m, m)
     mean : ndarray (m,)
-        z.
+        z: the variances are z(1 - z), but not too small.
     factor : ndarray (m, RANK)
         Of the covariance, changed in place.
     delta : ndarray (m,)
@@ -71,6 +71,8 @@ def sweep(B: np.ndarray, mean: np.ndarray, factor: np.ndarray, delta: np.ndarray
                         g[c] += B[j, i] * factor[i, c]
             norm = np.sqrt(np.dot(g, g))
             delta[j] = max(B[j, j] + norm / roots[j], 0.0)
-            if norm > 0.0:
-                for c in range(rank):
-                    factor[j, c] = roots[j] / norm * g[c]
+            if norm == 0.0:  # no other has to do with it: any direction
+                g[:] = factor[j]
+                norm = max(np.sqrt(np.dot(g, g)), TINY)
+            for c in range(rank):
+                factor[j, c] = roots[j] / norm * g[c]

@@ -29,7 +29,8 @@ and bounds the last sum by prices of the budgets.
 
 **The game** is that of `relaxations.svm.bounds.recourse`: (t, s) is played against a mixture of
 sets, here with frequencies u_p and covariance C_pq of broken pairs.  The best answer maximises a
-node dual with one coordinate for each pair, in the kernel ((1 - u_p)(1 - u_q) + C_pq) d_p'K d_q.
+node dual with one coordinate for each pair beside those of t; its kernel is (1 - u_p) K d_p between
+the two kinds and ((1 - u_p)(1 - u_q) + C_pq) d_p'K d_q between pairs.
 In the first game pairs come in every now and then, those whose force would grow against the mean.
 Later games, of a few rounds each, go on with those that push: new ones would take too many.
 """
@@ -40,20 +41,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...jit import inner, outer
+from ...jit import outer
 from ...patience import Patience
 from ..dual import Dual, make_feasible
 from ..gram import Gram
-from .drop import ROUNDING, Rates, allowed_loss
-from .game import Mixture
-from .moments import RANK, TINY, dominating, sweep
+from .broken import broken_loss, climb
+from .drop import Rates
+from .game import GameBound, Mixture
+from .moments import RANK, dominating, sweep
 from .splitting import MAX_FREQUENCY
 
-__all__ = ["PairBound", "PairGame", "PairPolicy", "broken_loss"]
+__all__ = ["PairGame", "PairPolicy"]
 
 _EPS = np.finfo(np.float64).eps
 _PARTNERS = 2  # that may come in for each anchor
 _MOST = 800  # pairs in a game: with more it takes more rounds, and each longer
+_SELDOM = 0.02  # how often an anchor is kept at least, as far as new pairs are concerned
 _APART = 1e-9  # squared distance of a pair at least, in units of the diagonal
 _GROW = 15  # rounds after which other pairs may come in
 _MEMORY = 8
@@ -63,9 +66,8 @@ _ACCURACY = 1e-7  # of an answer, in units of the target
 _PASSES = 3
 _CLIMB_STEPS = 10  # of the set against a diagonal that is not the last
 _LAST_STEPS = 20
-_SHARINGS = 5  # rounds in which pairs choose the anchor that pays for them
 _OVERHEAD = 1e6  # operations of a round
-_MOMENTS = 60.0  # per two pairs that are at work
+_MOMENTS = 60.0  # per two pairs that take part
 
 
 @dataclass
@@ -85,7 +87,8 @@ class PairPolicy:
     u : ndarray (P,)
         How often the mixture that was played against breaks each pair.
     factor : ndarray (P, RANK)
-        Of the last certificate's covariance, which stands for that of the mixture, too.
+        Of the last certificate's covariance, which stands for that of the mixture, too; a start
+        where a pair has not pushed yet.
     """
 
     t: np.ndarray
@@ -128,26 +131,6 @@ class PairPolicy:
         )
 
 
-@dataclass
-class PairBound:
-    """A certified bound and what it rests on.
-
-    Parameters
-    ----------
-    bound : float
-    reduced : ndarray (m,)
-        As of `relaxations.svm.bounds.recourse.RecourseBound`.
-    policy : PairPolicy
-    mixture : Mixture
-        Sets that the policy was played against.
-    """
-
-    bound: float
-    reduced: np.ndarray
-    policy: PairPolicy
-    mixture: Mixture
-
-
 class PairGame:
     """Raises the bound by pairs of nodes that share a kernel matrix.
 
@@ -166,17 +149,20 @@ class PairGame:
     def open(
         self, dual: Dual, free: np.ndarray, rates: Rates, target: float, rounds: int,
         stale_rounds: int, patience: Patience,
-    ) -> PairBound:
-        """The first game, from the best of a range of caps; parameters as in `play`."""
+    ) -> GameBound:
+        """The first game, from the best of a range of caps; parameters as in `play`.
+
+        All rounds are played; after ``stale_rounds`` without progress other pairs come in.
+        """
         table = _Table(self, dual, free, rates)
         policy, u = table.soft_start(target, patience)
-        mixture = Mixture(u, np.diag(u * (1.0 - u)), 0)
+        mixture = Mixture.independent(u, 0)
         return table.play(policy, mixture, target, rounds, stale_rounds, patience, grows=True)
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: PairPolicy, mixture: Mixture,
         target: float, rounds: int, stale_rounds: int, patience: Patience,
-    ) -> PairBound:
+    ) -> GameBound:
         """Raise the bound of a node by playing a policy against mixtures of sets.
 
         Parameters
@@ -195,14 +181,13 @@ class PairGame:
         target : float
             Stop when the bound reaches this.
         rounds, stale_rounds : int
-            Rounds of the game, and rounds without progress after which it ends; in the first one
-            other pairs come in.
+            Rounds of the game, and rounds without progress after which it ends.
         patience : Patience
             When it ends, so does the game.
 
         Returns
         -------
-        PairBound
+        GameBound
         """
         table = _Table(self, dual, free, rates)
         return table.play(policy, mixture, target, rounds, stale_rounds, patience)
@@ -213,7 +198,7 @@ class _Table:
 
     def __init__(self, game: PairGame, dual: Dual, free: np.ndarray, rates: Rates) -> None:
         self.dual, self.K, self._game, self._free = dual, game.gram.K, game, free
-        # More is asked of a set than that it uses its budget up, which pairs make no use of.
+        # That some budgets have to be used up is more than pairs make use of.
         self._rates = Rates(rates.weights, rates.budgets, np.zeros(rates.budgets.size, np.bool_))
         self._is_free = np.zeros(dual.p.size, np.bool_)
         self._is_free[free] = True
@@ -226,7 +211,6 @@ class _Table:
         for side in self._sides:
             self._at[side] = np.arange(side.size)
         self._square = self._squares()
-        self._take(PairPolicy.empty(dual.p.size, free))
 
     def _squares(self) -> np.ndarray:
         """Squared distances of possible pairs, infinite for others."""
@@ -238,7 +222,7 @@ class _Table:
     def _inward(self, policy: PairPolicy) -> PairPolicy:
         """A policy from outside, made feasible."""
         (j, k), label = self._at[policy.ends].T, self.dual.p[policy.ends].T
-        possible = (j >= 0) & (label[0] > 0.0) & (k >= 0) & (label[1] < 0.0) & (policy.push > 0.0)
+        possible = (j >= 0) & (label[0] > 0.0) & (k >= 0) & (label[1] < 0.0) & (policy.push >= 0.0)
         possible[possible] = np.isfinite(self._square[j[possible], k[possible]])
         return replace(
             policy.some(possible), t=self._feasible(policy.t.copy()), free=self._free)
@@ -283,7 +267,7 @@ class _Table:
         """The same policy with pairs that would gain much against the mean, and frequencies."""
         pos, neg = self._sides
         x = terms.t + _force(self.policy.ends, terms.s * (1.0 - u), terms.t.size)
-        F, kept = self.dual.p - 0.5 * (self.K @ x), np.maximum(self._kept(often), 0.02)
+        F, kept = self.dual.p - 0.5 * (self.K @ x), np.maximum(self._kept(often), _SELDOM)
         slope = np.maximum(F[pos][:, None] - F[neg][None], 0.0)
         gain = slope**2 * kept[pos][:, None] * kept[neg][None] / self._square
         self._let_in(terms.s, u, often, gain)
@@ -297,12 +281,13 @@ class _Table:
         Every force between near anchors is capped at the same level, which is doubled from answer
         to answer as long as the bound rises.
         """
+        self._take(PairPolicy.empty(self.dual.p.size, self._free))
         self._let_in(np.zeros(0), np.zeros(0), np.zeros(self._free.size), 1.0 / self._square)
         at = _Terms(self, self.policy.t, self.policy.push)
         seldom = np.full(at.s.size, 0.05), np.zeros(self._free.size)
         best, last = self._certificate(at, *seldom), at
         for k in range(-8, 8):
-            last = _Terms(self, *self._answer(last, 0.0 * at.s, 2.0**k, target))
+            last = _Terms(self, *self._answer(last, np.zeros(at.s.size), 2.0**k, target))
             found = self._certificate(last, *seldom)
             if found.bound > best.bound:
                 best, at = found, last
@@ -320,7 +305,7 @@ class _Table:
     def play(
         self, policy: PairPolicy, mixture: Mixture, target: float, rounds: int,
         stale_rounds: int, patience: Patience, grows: bool = False,
-    ) -> PairBound:
+    ) -> GameBound:
         """See `PairGame.play`; ``grows`` lets other pairs come in."""
         self._take(self._inward(policy))
         often, age = mixture.u, mixture.age
@@ -334,7 +319,8 @@ class _Table:
                 break
             if grows and (r % _GROW == 0 or stale >= stale_rounds):
                 best_at, u = self._enlarged(best_at, u, often)
-                memory, stale = [self._certificate(best_at, u, often)], 0
+                found, stale = self._certificate(best_at, u, often), 0
+                best, memory = max(best, found, key=lambda one: one.bound), [found]
             seen, share = memory[-1], 2.0 / (age + 4.0)
             u, often = self._mixed(u, seen, share), often + share * (seen.given_up - often)
             age += 1
@@ -346,9 +332,9 @@ class _Table:
             memory = [*memory[1 - _MEMORY:], found]
             if found.bound > best.bound:
                 best, best_at, stale = found, now, 0
-        return PairBound(
+        return GameBound(
             best.bound, best.reduced, self._policy(best_at, u),
-            Mixture(often, np.diag(often * (1.0 - often)), age),
+            Mixture.independent(often, age),
         )
 
     def _mixed(self, u: np.ndarray, found: _Found, share: float) -> np.ndarray:
@@ -389,9 +375,9 @@ class _Table:
 
     def _count(self, steps: int, size: int) -> None:
         """One round more: so many steps in so many variables, and a certificate."""
-        at_work = float(self.policy.push.size)
+        pairs = float(self.policy.push.size)
         self._game.operations += (
-            _OVERHEAD + (float(steps) + 2.0 * size) * size + _MOMENTS * at_work**2
+            _OVERHEAD + (float(steps) + 2.0 * size) * size + _MOMENTS * pairs**2
         )
 
     # -- certificates ---------------------------------------------------------------------------
@@ -408,10 +394,10 @@ class _Table:
             for _ in range(_PASSES):
                 # The variances follow the mean slowly, else they would go round in circles.
                 sweep(B, slow, rows, delta)
-                _climb(a, B, ends, rates, delta, now, given_up, _CLIMB_STEPS)
+                climb(a, B, ends, rates, delta, now, given_up, _CLIMB_STEPS)
                 slow = slow + 0.5 * (now - slow)
             delta = dominating(delta, B)
-            _climb(a, B, ends, rates, delta, now, given_up, _LAST_STEPS)
+            climb(a, B, ends, rates, delta, now, given_up, _LAST_STEPS)
             self._factor[active] = factor[active] = rows
             excess = delta * now - B @ now
             loss, value = a + delta - 2.0 * excess, value - now @ excess
@@ -425,7 +411,7 @@ class _Table:
 
 @dataclass
 class _Found:
-    """A certificate (see `PairBound`), and where the loss is large.
+    """A certificate (see `GameBound`), and where the loss is large.
 
     The latter as mean and factor of the covariance of broken pairs, and how often anchors are
     given up.
@@ -545,122 +531,3 @@ def _ascend(
             for k in range(x.size):
                 slope[k] -= move * Q[at, k]
     return steps
-
-
-@outer
-def _climb(
-    a: np.ndarray, B: np.ndarray, ends: np.ndarray, rates: Rates, delta: np.ndarray,
-    z: np.ndarray, given_up: np.ndarray, steps: int,
-) -> None:
-    """Conditional-gradient steps of z on the loss (a + delta)'z - z'(delta - B)z, in place.
-
-    ``given_up`` follows: the anchors that break the pairs.
-    """
-    P = z.size
-    loss, away, chosen = np.empty(P), np.empty(P), np.empty(given_up.size)
-    for _ in range(steps):
-        product = np.dot(B, z)
-        for p in range(P):
-            loss[p] = a[p] + delta[p] - 2.0 * (delta[p] * z[p] - product[p])
-        _break(loss, ends, rates, chosen, away)
-        for p in range(P):
-            away[p] -= z[p]
-        slope = np.dot(loss, away)
-        if slope <= 0.0:
-            return
-        product = np.dot(B, away)
-        curve = 0.0
-        for p in range(P):
-            curve += away[p] * (delta[p] * away[p] - product[p])
-        step = min(1.0, 0.5 * slope / max(curve, TINY))
-        for p in range(P):
-            z[p] += step * away[p]
-        for j in range(given_up.size):
-            given_up[j] += step * (chosen[j] - given_up[j])
-
-
-@inner
-def _break(
-    loss: np.ndarray, ends: np.ndarray, rates: Rates, chosen: np.ndarray, broken: np.ndarray
-) -> None:
-    """Write an allowed set that breaks pairs of large loss, and these: greedy, as 0-1 vectors."""
-    weights, budgets, _ = rates
-    left = budgets + ROUNDING
-    gain = np.zeros(chosen.size)
-    broken[:] = 0.0
-    chosen[:] = 0.0
-    for p in range(loss.size):
-        for e in range(2):
-            if ends[p, e] >= 0:
-                gain[ends[p, e]] += loss[p]
-    while True:
-        at = -1
-        for j in range(gain.size):
-            if chosen[j] == 0.0 and gain[j] > (0.0 if at < 0 else gain[at]):
-                fits = True
-                for rate in range(left.size):
-                    fits = fits and weights[rate, j] <= left[rate]
-                if fits:
-                    at = j
-        if at < 0:
-            return
-        chosen[at] = 1.0
-        for rate in range(left.size):
-            left[rate] -= weights[rate, at]
-        for p in range(loss.size):
-            if broken[p] == 0.0 and (ends[p, 0] == at or ends[p, 1] == at):
-                broken[p] = 1.0
-                for e in range(2):
-                    if ends[p, e] >= 0:
-                        gain[ends[p, e]] -= loss[p]
-
-
-@outer
-def broken_loss(loss: np.ndarray, ends: np.ndarray, rates: Rates, reduced: np.ndarray) -> float:
-    """Upper bound on the loss of the pairs that any allowed set breaks.
-
-    Parameters
-    ----------
-    loss : ndarray (P,)
-        l_p.
-    ends : ndarray of int (P, 2)
-        The anchors of each pair, -1 for one that cannot be given up; one at least can.
-    rates : Rates
-        None of them exact.
-    reduced : ndarray (m,)
-        Written: L_j less the prices of j's weights.
-
-    Returns
-    -------
-    float
-    """
-    weights, budgets, _ = rates
-    mu, L, y, sure = np.zeros(budgets.size), np.zeros(reduced.size), np.zeros(loss.size), 0.0
-    for p in range(loss.size):
-        j, k = ends[p, 0], ends[p, 1]
-        y[p] = max(loss[p], 0.0)
-        part = 0.5 * loss[p] if loss[p] < 0.0 and j >= 0 and k >= 0 else loss[p]
-        if j >= 0:
-            L[j] += part
-        if k >= 0:
-            L[k] += part
-    for sharing in range(_SHARINGS + 1):
-        total = sure + allowed_loss(L, rates, mu)
-        for j in range(reduced.size):
-            reduced[j] = L[j]
-            for rate in range(budgets.size):
-                reduced[j] -= mu[rate] * weights[rate, j]
-        if sharing == _SHARINGS:
-            break
-        # Where both anchors of a pair pay, one that pays once for all is enough.
-        for p in range(loss.size):
-            j, k = ends[p, 0], ends[p, 1]
-            if j >= 0 and k >= 0:
-                part = max(min(y[p], min(reduced[j], reduced[k])), 0.0)
-                sure += part
-                y[p] -= part
-                L[j] -= part
-                L[k] -= part
-                reduced[j] -= part
-                reduced[k] -= part
-    return total

@@ -16,15 +16,7 @@ feasible for the completion V, and with F = p - K t / 2 its value is
 
 **Certificates.**  Two bounds on the largest loss, both of the form const + sum over V of l_j, of
 which the better is taken.  The re-split of `relaxations.svm.bounds.drop.resplit_loss`, best for
-small budgets; and the *moment* bound, best for large ones: for any diagonal matrix Delta with
-Delta - B positive semidefinite and any z
-
-    sum_V a_j + sum_{j,k in V} B_jk <= z'(Delta - B)z + sum_V l_j,
-    l_j = a_j + Delta_j - 2 ((Delta - B) z)_j,
-
-since the left side is (a + Delta)'v - v'(Delta - B)v for the 0-1 vector v of V, which is concave
-in v and hence below its tangent at z.  This is the dual of a semidefinite relaxation in the mean
-and the covariance of V; coordinate steps on the latter find Delta.
+small budgets; and the *moment* bound, best for large ones, of `relaxations.svm.bounds.moments`.
 
 **The game.**  The least value over V is concave in (t, R), so the policy is played against a
 mixture of sets with frequencies u and covariance C: a round finds an answer to the mixture, and
@@ -47,12 +39,12 @@ from ..gram import Gram
 from ..order import descending
 from ..solvers import NodeSolver
 from .drop import ROUNDING, Rates, allowed_loss, empty_losses, resplit_loss, starts_of, with_loss
-from .game import Mixture, spread
+from .game import GameBound, Mixture, spread
 from .moments import RANK, TINY, dominating, sweep
 from .robust import largest_sums
 from .splitting import MAX_FREQUENCY, Prices, Splitting, unit_of
 
-__all__ = ["Policy", "RecourseBound", "RecourseGame"]
+__all__ = ["Policy", "RecourseGame"]
 
 _EPS = np.finfo(np.float64).eps
 _NEAR = 0.25  # points whose margin is off by less than this are worth being places
@@ -137,30 +129,6 @@ class Policy:
         )
 
 
-@dataclass
-class RecourseBound:
-    """A certified bound and what it rests on.
-
-    Parameters
-    ----------
-    bound : float
-    reduced : ndarray (m,)
-        A completion that gives up j costs at least ``bound - reduced_j``, one that enforces j at
-        least ``bound + reduced_j``, and either at least ``bound``.
-    chosen : ndarray of bool (m,)
-        The worst set found.
-    policy : Policy
-    mixture : Mixture
-        Sets that the policy was played against.
-    """
-
-    bound: float
-    reduced: np.ndarray
-    chosen: np.ndarray
-    policy: Policy
-    mixture: Mixture
-
-
 class RecourseGame:
     """Raises the drop bound with recourse of nodes that share a kernel matrix.
 
@@ -192,7 +160,7 @@ class RecourseGame:
     def open(
         self, dual: Dual, free: np.ndarray, rates: Rates, target: float, rounds: int,
         stale_rounds: int, patience: Patience,
-    ) -> RecourseBound:
+    ) -> GameBound:
         """The first game, from the best of a range of soft margins.
 
         Both ways to answer are tried, and the better of the policies is gone on from: by splitting
@@ -208,8 +176,7 @@ class RecourseGame:
         other = table.play(*start, target, few, stale_rounds, patience, _BySplitting)
         pays = target - other.bound < _CLEARLY * (target - best.bound)
         best = max(best, other, key=lambda one: one.bound)
-        far = target - best.bound > _FAR * abs(target)
-        way: _Way = _BySplitting if far or pays else _ByProjection
+        way: _Way | None = _BySplitting if pays else None
         later = table.play(best.policy, best.mixture, target, max(rounds - few, 1), stale_rounds,
                            patience, way)
         return max(best, later, key=lambda one: one.bound)
@@ -217,7 +184,7 @@ class RecourseGame:
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: Policy, mixture: Mixture,
         target: float, rounds: int, stale_rounds: int, patience: Patience,
-    ) -> RecourseBound:
+    ) -> GameBound:
         """Raise the bound of a node by playing a policy against mixtures of sets.
 
         Parameters
@@ -241,7 +208,7 @@ class RecourseGame:
 
         Returns
         -------
-        RecourseBound
+        GameBound
         """
         return _Table(self, dual, free, rates).play(
             policy, mixture, target, rounds, stale_rounds, patience)
@@ -308,7 +275,7 @@ class _Table:
                 break
         assert best_policy is not None
         u = best_u[self._back]
-        return self._outward(best_policy), Mixture(u, np.diag(u * (1.0 - u)), 3)
+        return self._outward(best_policy), Mixture.independent(u, 3)
 
     def _worthwhile(self, x: np.ndarray, F: np.ndarray, beta: float) -> np.ndarray:
         """Variables that can take something over at little or no price; all if there are none."""
@@ -350,7 +317,7 @@ class _Table:
     def play(
         self, policy: Policy, mixture: Mixture, target: float, rounds: int, stale_rounds: int,
         patience: Patience, way: _Way | None = None,
-    ) -> RecourseBound:
+    ) -> GameBound:
         """See `RecourseGame.play`; ``way`` says how to answer, by default it follows the gap."""
         order, back = self._order, self._back
         u, C = np.clip(mixture.u[order], 0.0, 1.0), mixture.C[np.ix_(order, order)]
@@ -392,8 +359,8 @@ class _Table:
         assert best is not None
         if answers is not None:
             answers.leave(best_at.policy)
-        return RecourseBound(
-            best.bound, best.reduced[back], best.z[back] > 0.5, self._outward(best_at.policy),
+        return GameBound(
+            best.bound, best.reduced[back], self._outward(best_at.policy),
             Mixture(u[back], C[np.ix_(back, back)], age),
         )
 
@@ -706,7 +673,7 @@ _Way = type[_ByProjection] | type[_BySplitting]
 
 @dataclass
 class _Found:
-    """A certificate (see `RecourseBound`), and where the loss is large: mean and covariance."""
+    """A certificate (see `GameBound`), and where the loss is large: mean and covariance."""
 
     bound: float
     reduced: np.ndarray
@@ -874,9 +841,8 @@ def _moments(
 ) -> np.ndarray:
     """A diagonal that nearly dominates B, good where the loss is large; z moves there.
 
-    For given variances w = z(1 - z) the best diagonal is dual to the covariance X with that
-    diagonal of largest <B, X>; it is found by coordinates in X = factor factor'.  Diagonal and z
-    answer each other; the variances follow z slowly, else they would go round in circles.
+    Diagonal and z answer each other; the variances follow z slowly, else they would go round in
+    circles.
     """
     delta = np.zeros(active.size)
     slow = z.copy()
