@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
+from relaxations.patience import FOR_EVER
+from relaxations.svm.bounds.convex import ConvexBound
 from relaxations.svm.dual import (
     Dual,
     Effort,
@@ -147,3 +149,21 @@ def test_a_kernel_matrix_off_by_rounding_lifts_no_bound():
         norm = sum(Fraction(a) * Fraction(b) for a, b in zip(s, t, strict=True)) ** 2
         exact = sum(map(Fraction, np.abs(t))) - norm / 4
         assert Fraction(certified_value(dual, t)[0]) <= exact
+
+
+@SOLVERS
+@pytest.mark.parametrize("scale", [1e6, 1e9, 1e12, 1e15])
+def test_a_bound_from_a_point_far_away_is_no_better(scale, solver):
+    """Multipliers that were huge leave rounding in their sum and in the gradient."""
+    K, y, lo, hi = soft_margin(cost=1.0)
+    hard = np.flatnonzero(y > 0)[:3], np.flatnonzero(y < 0)[:3]
+    hi[hard[0]], lo[hard[1]] = np.inf, -np.inf
+    dual, best, _, _ = solve("auto", dense(K), y, lo, hi)
+    optimum = y @ best.t - 0.25 * best.t @ K @ best.t
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        start = scale * rng.normal(size=y.size)
+        bound = ConvexBound(make_solver(solver), 1e300)
+        found = bound.apply(dual, start, np.inf, FOR_EVER, 1e-9)
+        assert found.bound <= optimum * (1 + 1e-9)
+        assert abs(found.t.sum()) <= 1e-12 * (1.0 + np.abs(found.t).sum())

@@ -109,7 +109,7 @@ class Settings:
     round_every: int = 10
     chances: tuple[Chance, ...] = (
         Chance(2e7, 0.5, ("drop",), 0.0), Chance(2e8, 0.5, ("recourse",), 0.0),
-        *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, ("drop", "recourse", "pairs")[: 2 + (k > 1)], 1.0)
+        *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, ("drop", "recourse", "pairs")[: 2 + (k > 2)], 1.0)
           for k in range(8)),
     )
     behind: float = 0.7

@@ -22,6 +22,7 @@ from ..solvers import NodeSolver
 
 __all__ = ["OVERHEAD", "ConvexBound", "Solved"]
 
+_EPS = np.finfo(np.float64).eps
 _CHUNKS = 40
 OVERHEAD = 2e5  # of a solve, in floating-point operations
 _ROWS = 40  # per variable, in a chunk: between two chunks it is seen whether D has no bound
@@ -86,23 +87,34 @@ class ConvexBound:
         self.solves += 1
         target = min(cutoff, self._hopeless)
         effort = Effort(accuracy, _ROWS * len(dual.p), target)
-        bound, rows = -np.inf, 0
+        bound, rows, afresh = 0.0, 0, False  # nothing costs less than nothing
         for _ in range(_CHUNKS):
             before = point.t.copy()
             more, violation = self._solver.maximise(dual, point, effort, held, patience)
             rows, held = rows + more, False
+            _balance(dual, point.t)
             now, slip = certified_value(dual, point.t)
             last, bound = bound, max(bound, now)
             drift = abs(value(dual.p, point) - now - slip)
             drifted = drift > slip + _DRIFT * (1.0 + np.abs(point.t).sum())
-            settled = violation <= accuracy or bound <= last + 1e-12 * abs(last)
-            if bound >= target or (settled and not drifted) or patience.expired():
+            solved, stuck = violation <= accuracy, bound <= last + 1e-12 * abs(last)
+            if bound >= target or (solved and not drifted) or patience.expired():
                 break
             if drifted:
                 gradient(dual.gram, dual.p, *point)
-            else:
+            elif not stuck:
                 extrapolate(dual, point, before, target)
+            elif afresh:
+                break
+            else:  # multipliers too large for their digits, as of a point from far away
+                point.t[:], point.F[:], afresh = 0.0, dual.p, True
         self.operations += OVERHEAD + rows * float(len(dual.p))
         if bound >= self._hopeless:
             bound = np.inf
         return Solved(bound, point.t, point.F, intercept(dual, point))
+
+
+def _balance(dual: Dual, t: np.ndarray) -> None:
+    """Restore ``sum(t) = 0`` where large multipliers have left more than rounding, in place."""
+    if abs(t.sum()) > 4.0 * _EPS * t.size * np.abs(t).sum():
+        make_feasible(t, dual.lo, dual.hi)
