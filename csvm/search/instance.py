@@ -16,6 +16,7 @@ __all__ = ["ENFORCED", "FREE", "GIVEN_UP", "Instance", "slack_costs"]
 
 FREE, ENFORCED, GIVEN_UP = 0, 1, -1
 
+_IMPLIED = 0.1  # of a budget, by which the other budgets may exceed one that is left out of games
 _HOPELESS = 1e9  # objectives above this, in units of the problem, count as infeasible
 
 
@@ -102,6 +103,7 @@ class Instance:
         self._asked = weights, budgets
         needed = _needed(weights, budgets)
         self.weights, self.budgets = np.ascontiguousarray(weights[needed]), budgets[needed]
+        self._telling = _needed(self.weights, self.budgets, _IMPLIED)
         alone = (self.weights > 0).sum(axis=0) <= 1
         self.exact = np.all((self.weights == 0) | ((self.weights == 1) & alone), axis=1)
         # In units of the data: margins of one between two points at distance d need ||w|| = 2 / d.
@@ -191,10 +193,15 @@ class Instance:
         return np.flatnonzero(self.weights[:, anchors].sum(axis=1) > left + ROUNDING)
 
     def rates(self, free: np.ndarray, left: np.ndarray) -> Rates:
-        """Which sets of the free anchors may be given up with what is left of the budgets."""
-        weights = np.ascontiguousarray(self.weights[:, free])
+        """Which sets of the free anchors may be given up with what is left of the budgets.
+
+        A few more, where a rate is all but implied by the others: certificates take ten times as
+        long with rates that share anchors.
+        """
+        rows = self._telling
+        weights, left = np.ascontiguousarray(self.weights[np.ix_(rows, free)]), left[rows]
         # Fixing asks what happens without one of them: the others must still use up the budget.
-        return Rates(weights, left, self.exact & (left < weights.sum(axis=1)))
+        return Rates(weights, left, self.exact[rows] & (left < weights.sum(axis=1)))
 
     def dual(
         self, included: np.ndarray, b_l: float = -np.inf, b_u: float = np.inf
@@ -217,11 +224,11 @@ class Instance:
         return Dual(self.gram, p, lo, hi)
 
 
-def _needed(weights: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+def _needed(weights: np.ndarray, budgets: np.ndarray, share: float = 0.0) -> np.ndarray:
     """The rates that are not implied by the others (of equal ones, the last).
 
     A rate is implied if no set within the other budgets, not even of fractions of anchors,
-    exceeds its own.
+    exceeds its own by more than this share.
     """
     needed = np.arange(len(budgets))
     for rate in range(len(budgets)):
@@ -230,7 +237,7 @@ def _needed(weights: np.ndarray, budgets: np.ndarray) -> np.ndarray:
         if not shares or (budgets[others] < 0).any():
             continue
         most = linprog(-weights[rate], A_ub=weights[others], b_ub=budgets[others], bounds=(0, 1))
-        if most.status == 0 and -most.fun <= budgets[rate] + ROUNDING:
+        if most.status == 0 and -most.fun <= (1.0 + share) * budgets[rate] + ROUNDING:
             needed = others
     return needed
 
