@@ -210,3 +210,19 @@ def test_a_policy_kept_compactly_bounds_as_well(block):
         ]
         assert bounds[1] == pytest.approx(bounds[0], rel=1e-5, abs=1e-5)
         assert found.policy.compact().R.nbytes <= 0.5 * found.policy.R.nbytes
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("seed", range(12))
+def test_kernels_and_costs_beyond_single_precision(seed):
+    """Answers that overflow are no answers; bounds of other policies stand."""
+    data = random_instance(seed).with_matrix()
+    kernel = 1e16 * data.gram.K[: data.n, : data.n]
+    y, needed = data.p[: data.n], data.weights.sum(axis=1) - data.budgets
+    large = Instance(kernel, y, 1e24 * data.cost, data.weights, needed)
+    settings = Settings(begin_with="recourse", chances=())
+    result = bnb.solve(
+        CSVMProblem(large, "smo", settings), branching="first", node_limit=50, time_limit=10
+    )
+    usual = bnb.solve(CSVMProblem(large), branching="first", time_limit=10)
+    assert result.bound <= usual.objective * (1 + 1e-6)

@@ -548,9 +548,12 @@ class _BySplitting:
     def answer(self, last: Policy, u: np.ndarray, C: np.ndarray, patience: Patience) -> Policy:
         """A policy that answers the mixture, not yet feasible."""
         rows = self._rows
-        t, R = self._splitting.answer(u[rows], C[np.ix_(rows, rows)], _ANSWER_STEPS)
+        with np.errstate(over="ignore", invalid="ignore"):
+            t, R = self._splitting.answer(u[rows], C[np.ix_(rows, rows)], _ANSWER_STEPS)
         self._table._count(0, self._first_work + self._work)
         self._first_work = 0.0
+        if not (np.isfinite(t).all() and np.isfinite(R).all()):
+            return last  # costs that single precision cannot hold
         everywhere = np.zeros((last.free.size, last.places.size))
         everywhere[rows] = R
         return replace(last, t=t, R=everywhere)

@@ -130,7 +130,7 @@ def _project(
         most += budget
     for a in range(k):
         violated = x[a] + sums[a] - np.dot(u, R[a]) - top[a]
-        if violated <= 0.0:
+        if not violated > 0.0:
             price[a] = 0.0
             continue
         lam = price[a]
@@ -138,6 +138,8 @@ def _project(
             lam = violated / (1.0 / weight + most)
         low, high = 0.0, np.inf
         for _ in range(_STEPS):
+            if not 0.0 < lam < np.inf:  # numbers too large or too small for their digits
+                break
             for j in range(m):  # not a slice: numba takes seconds to compile its errors
                 y[j] = R[a, j] / lam
             bend = _nearest(y, u, rates, spans, theta[a], move)
@@ -152,6 +154,9 @@ def _project(
             lam += missing / max(square - bend, 1e-12)
             if not low < lam < high:
                 lam = 0.5 * (low + high) if high < np.inf else 2.0 * low
+        if not 0.0 < lam < np.inf:
+            price[a] = 0.0
+            continue
         price[a] = lam
         x[a] -= lam / weight
         for j in range(m):
