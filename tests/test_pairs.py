@@ -1,6 +1,5 @@
 """The bound by pairs against enumeration."""
 
-
 import numpy as np
 import pytest
 from test_csvm_search import convex_value, enumerate_node
@@ -10,9 +9,10 @@ from test_recourse import State as RecourseState
 import bnb
 from csvm.search import CSVMProblem, Instance, Settings
 from relaxations.patience import FOR_EVER
+from relaxations.svm.bounds.broken import broken_loss
 from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.bounds.game import Mixture
-from relaxations.svm.bounds.pairs import PairGame, PairPolicy, broken_loss
+from relaxations.svm.bounds.pairs import PairGame, PairPolicy
 from relaxations.svm.gram import dense
 
 ROUNDS = 6
@@ -193,7 +193,7 @@ def test_kernels_that_hardly_see_the_anchors(far):
 
 
 def test_anchors_of_one_class_have_no_pairs():
-    node = next(node for node in open_nodes(0))
+    node = open_nodes(0)[0]
     labels = np.sign(node.dual.p)
     one = node.dual._replace(p=np.abs(node.dual.p), lo=np.maximum(node.dual.lo, 0.0))
     found = node.game.open(
