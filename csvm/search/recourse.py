@@ -7,40 +7,18 @@ child that is left where the other one is refuted; see docs/bounds.md.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
 
 import numpy as np
 
 from bnb.problem import Candidate, Child, Evaluation, Goal
-from relaxations.patience import Patience
-from relaxations.svm.bounds.drop import Rates
-from relaxations.svm.bounds.game import GameBound, Mixture
-from relaxations.svm.dual import Dual
+from relaxations.svm.bounds.game import Game
 
 from .convex import ConvexSearch
 from .instance import ENFORCED, FREE, GIVEN_UP, Instance
 from .settings import Settings
 from .state import State
 
-__all__ = ["Game", "RecourseSearch"]
-
-
-class Game(Protocol):
-    """See `relaxations.svm.bounds.recourse.RecourseGame`."""
-
-    operations: float
-
-    def open(
-        self, dual: Dual, free: np.ndarray, rates: Rates, target: float, rounds: int,
-        stale_rounds: int, patience: Patience,
-    ) -> GameBound:
-        """The first game."""
-
-    def play(
-        self, dual: Dual, free: np.ndarray, rates: Rates, policy: Any, mixture: Mixture,
-        target: float, rounds: int, stale_rounds: int, patience: Patience,
-    ) -> GameBound:
-        """A later one."""
+__all__ = ["RecourseSearch"]
 
 
 class RecourseSearch:

@@ -10,7 +10,7 @@ anchors.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ..gram import Gram, times
 from ..solvers import NodeSolver
 from .drop import DropBound, Rates, drop_bound
 
-__all__ = ["DropGame", "GameBound", "Mixture", "Played", "spread"]
+__all__ = ["DropGame", "Game", "GameBound", "Mixture", "Played", "spread"]
 
 _MAX_FREQUENCY = 0.98
 _MEMORY = 12
@@ -66,6 +66,49 @@ class GameBound:
     reduced: np.ndarray
     policy: Any
     mixture: Mixture
+
+
+class Game(Protocol):
+    """Raises the bound of nodes by policies that leave the intercept free."""
+
+    operations: float
+
+    def open(
+        self, dual: Dual, free: np.ndarray, rates: Rates, target: float, rounds: int,
+        stale_rounds: int, patience: Patience,
+    ) -> GameBound:
+        """The first game, from a policy of its own; parameters as in `play`."""
+
+    def play(
+        self, dual: Dual, free: np.ndarray, rates: Rates, policy: Any, mixture: Mixture,
+        target: float, rounds: int, stale_rounds: int, patience: Patience,
+    ) -> GameBound:
+        """Raise the bound of a node by playing a policy against mixtures of sets.
+
+        Parameters
+        ----------
+        dual : Dual
+            Linear term and box of t; the box of every variable contains 0, and that of a variable
+            that may be dropped has no end on the side of its label.
+        free : ndarray of int (m,)
+            Variables that may be dropped.
+        rates : Rates
+            Over the free variables.
+        policy : Any
+            Any start, of the game's own kind. What is not feasible in it is mended.
+        mixture : Mixture
+            Sets seen so far, over the free variables.
+        target : float
+            Stop when the bound reaches this.
+        rounds, stale_rounds : int
+            Rounds of the game, and rounds without progress.
+        patience : Patience
+            When it ends, so does the game.
+
+        Returns
+        -------
+        GameBound
+        """
 
 
 @dataclass

@@ -150,7 +150,7 @@ class PairGame:
         self, dual: Dual, free: np.ndarray, rates: Rates, target: float, rounds: int,
         stale_rounds: int, patience: Patience,
     ) -> GameBound:
-        """The first game, from the best of a range of caps; parameters as in `play`.
+        """The first game, from the best of a range of caps.
 
         All rounds are played; after ``stale_rounds`` without progress other pairs come in.
         """
@@ -163,32 +163,7 @@ class PairGame:
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: PairPolicy, mixture: Mixture,
         target: float, rounds: int, stale_rounds: int, patience: Patience,
     ) -> GameBound:
-        """Raise the bound of a node by playing a policy against mixtures of sets.
-
-        Parameters
-        ----------
-        dual : Dual
-            Linear term and box of t; the box of every variable contains 0, and that of a variable
-            that may be dropped has no end on the side of its label.
-        free : ndarray of int (m,)
-            Variables that may be dropped.
-        rates : Rates
-            Over the free variables.
-        policy : PairPolicy
-            Any start. What is not feasible in it is mended.
-        mixture : Mixture
-            Sets seen so far, over the free variables.
-        target : float
-            Stop when the bound reaches this.
-        rounds, stale_rounds : int
-            Rounds of the game, and rounds without progress after which it ends.
-        patience : Patience
-            When it ends, so does the game.
-
-        Returns
-        -------
-        GameBound
-        """
+        """See `relaxations.svm.bounds.game.Game`."""
         table = _Table(self, dual, free, rates)
         return table.play(policy, mixture, target, rounds, stale_rounds, patience)
 

@@ -165,7 +165,6 @@ class RecourseGame:
 
         Both ways to answer are tried, and the better of the policies is gone on from: by splitting
         where much is open, or where that has come clearly further.
-        Parameters as in `play`.
         """
         table = _Table(self, dual, free, rates)
         start = table.soft_start(target, patience)
@@ -185,31 +184,7 @@ class RecourseGame:
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: Policy, mixture: Mixture,
         target: float, rounds: int, stale_rounds: int, patience: Patience,
     ) -> GameBound:
-        """Raise the bound of a node by playing a policy against mixtures of sets.
-
-        Parameters
-        ----------
-        dual : Dual
-            Linear term and box of t; the box of every variable contains 0.
-        free : ndarray of int (m,)
-            Variables that may be dropped.
-        rates : Rates
-            Over the free variables.
-        policy : Policy
-            Any start.  What is not feasible in it is mended.
-        mixture : Mixture
-            Sets seen so far, over the free variables.
-        target : float
-            Stop when the bound reaches this.
-        rounds, stale_rounds : int
-            Rounds of the game, and rounds without progress.
-        patience : Patience
-            When it ends, so does the game.
-
-        Returns
-        -------
-        GameBound
-        """
+        """See `relaxations.svm.bounds.game.Game`."""
         return _Table(self, dual, free, rates).play(
             policy, mixture, target, rounds, stale_rounds, patience)
 
