@@ -9,6 +9,7 @@ anchors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,10 +22,17 @@ from ..gram import Gram, times
 from ..solvers import NodeSolver
 from .drop import DropBound, Rates, drop_bound
 
-__all__ = ["DropGame", "Game", "GameBound", "Mixture", "Played", "spread"]
+__all__ = [
+    "MEMORY", "DropGame", "Game", "GameBound", "Mixture", "Played", "best_pull", "mixed", "spread",
+]
 
+MEMORY = 8
+"""Mixtures that games without intervals of the intercept remember."""
+
+_SHARES = np.append(0.0, 0.5 ** np.arange(6.0, -0.1, -0.5))[:, None]
+_LEAST_PULL = 0.1
 _MAX_FREQUENCY = 0.98
-_MEMORY = 12
+_SETS = 12  # that are remembered
 _NEGLIGIBLE = 1e-6  # share of the largest multiplier below which one is put to zero
 _SPLIT_STEPS = 3
 _ROWS = 40  # per variable, that an answer may take: any answer gives a valid bound
@@ -109,6 +117,30 @@ class Game(Protocol):
         -------
         GameBound
         """
+
+
+def best_pull(worths: Sequence[Sequence[float]]) -> float:
+    """How far to go from one policy to another: best against the last mixtures on a grid of shares.
+
+    Parameters
+    ----------
+    worths : sequence of sequences of float
+        What the first policy, the one half way and the other are worth against each mixture: the
+        worth is quadratic on the way, and so known from three places.
+    """
+    start, half, end = np.array(worths).T
+    bend = 2.0 * (start - 2.0 * half + end)
+    on_the_way = start + (end - start - bend + bend * _SHARES) * _SHARES
+    return max(float(_SHARES[np.argmax(on_the_way.min(axis=1)), 0]), _LEAST_PULL)
+
+
+def mixed(u: np.ndarray, C: np.ndarray, z: np.ndarray, X: np.ndarray, share: float) -> np.ndarray:
+    """Frequencies u with the given share of the mean z; the covariance C with X, in place."""
+    away = z - u
+    C += share * np.outer(away, away)
+    C *= 1.0 - share
+    C += share * X
+    return np.clip(u + share * away, 0.0, 1.0)
 
 
 @dataclass
@@ -213,7 +245,7 @@ class DropGame:
         best, best_at = None, now
         x = self._start_of_answer(now.t, free, mixture.u)
         bars = np.zeros((len(rates.budgets), free.size))
-        memory = np.zeros((_MEMORY, free.size), np.bool_)
+        memory = np.zeros((_SETS, free.size), np.bool_)
         mark, stale = -np.inf, 0
         for r in range(rounds):
             found = drop_bound(K, p, now.t, now.half, free, rates, S, bars, _SPLIT_STEPS)
@@ -230,12 +262,12 @@ class DropGame:
                     break
             average_in(found.chosen, 2.0 / (mixture.age + 4.0), mixture.u, mixture.C)
             mixture.age += 1
-            memory[r % _MEMORY] = found.chosen
+            memory[r % _SETS] = found.chosen
             answer = self._answer(dual, free, mixture, x, missing, patience)
             # A step that did not help is taken back: from the best, which now knows one more set.
-            pull = _best_pull(
+            pull = _drop_pull(
                 K, p, best_at.t, best_at.half, answer.t, answer.half, free, memory,
-                min(r + 1, _MEMORY),
+                min(r + 1, _SETS),
             )
             now = best_at.towards(answer, pull)
             now.forget_negligible(K, free)
@@ -404,7 +436,7 @@ def _rest(
 
 
 @outer
-def _best_pull(
+def _drop_pull(
     K: np.ndarray, p: np.ndarray, t: np.ndarray, half_t: np.ndarray, answer: np.ndarray,
     half_answer: np.ndarray, free: np.ndarray, memory: np.ndarray, count: int,
 ) -> float:

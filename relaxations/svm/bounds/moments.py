@@ -16,14 +16,21 @@ import numpy as np
 
 from ...jit import outer
 
-__all__ = ["RANK", "TINY", "dominating", "sweep"]
+__all__ = ["RANK", "TINY", "dominating", "rounding", "sweep"]
 
 RANK = 12
 """Columns of the factor of the covariance."""
 TINY = 1e-150
 """Divisors are this at least: quotients of costs stay finite."""
 
+_EPS = np.finfo(np.float64).eps
 _LEAST_VARIANCE = 0.02
+
+
+def rounding(p: np.ndarray, diag: np.ndarray, mass: float) -> float:
+    """Bound on all rounding errors of the value of multipliers whose sizes sum to ``mass``."""
+    largest = 1.0 + np.abs(p).max() + diag.max() * mass
+    return float(16.0 * _EPS * p.size * mass * largest)
 
 
 def dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:

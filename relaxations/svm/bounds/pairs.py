@@ -37,6 +37,7 @@ Later games, of a few rounds each, go on with those that push: new ones would ta
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,20 +48,17 @@ from ..dual import Dual, make_feasible
 from ..gram import Gram
 from .broken import broken_loss, climb
 from .drop import Rates
-from .game import GameBound, Mixture
-from .moments import RANK, dominating, sweep
+from .game import MEMORY, GameBound, Mixture, best_pull, mixed
+from .moments import RANK, dominating, rounding, sweep
 from .splitting import MAX_FREQUENCY
 
 __all__ = ["PairGame", "PairPolicy"]
 
-_EPS = np.finfo(np.float64).eps
 _PARTNERS = 2  # that may come in for each anchor
 _MOST = 800  # pairs in a game: with more it takes more rounds, and each longer
 _SELDOM = 0.02  # how often an anchor is kept at least, as far as new pairs are concerned
 _APART = 1e-9  # squared distance of a pair at least, in units of the diagonal
 _GROW = 15  # rounds after which other pairs may come in
-_MEMORY = 8
-_LEAST_PULL = 0.1
 _STEPS = 10  # per variable, that an answer may take: any answer gives a valid bound
 _ACCURACY = 1e-7  # of an answer, in units of the target
 _PASSES = 3
@@ -286,7 +284,7 @@ class _Table:
         often, age = mixture.u, mixture.age
         best_at, u = _Terms(self, self.policy.t, self.policy.push), self.policy.u
         best = self._certificate(best_at, u, often)
-        memory, stale = [best], 0
+        memory, stale = deque([best], MEMORY), 0
         for r in range(1, rounds):
             if best.bound >= target or patience.expired():
                 break
@@ -295,30 +293,25 @@ class _Table:
             if grows and (r % _GROW == 0 or stale >= stale_rounds):
                 best_at, u = self._enlarged(best_at, u, often)
                 found, stale = self._certificate(best_at, u, often), 0
-                best, memory = max(best, found, key=lambda one: one.bound), [found]
+                best = max(best, found, key=lambda one: one.bound)
+                memory = deque([found], MEMORY)
             seen, share = memory[-1], 2.0 / (age + 4.0)
-            u, often = self._mixed(u, seen, share), often + share * (seen.given_up - often)
+            u = mixed(u, self._C, seen.z, seen.factor @ seen.factor.T, share)
+            often = often + share * (seen.given_up - often)
             age += 1
             other = _Terms(self, *self._answer(best_at, u, np.inf, target))
-            pull = _best_pull(best_at, other, memory)
+            way = best_at, best_at.towards(other, 0.5), other
+            pull = best_pull([[at.expected(one) for at in way] for one in memory])
             # A step that did not help is taken back: from the best, which knows one more set.
-            now = best_at.towards(other, max(pull, _LEAST_PULL))
+            now = best_at.towards(other, pull)
             found, stale = self._certificate(now, seen.z, seen.given_up), stale + 1
-            memory = [*memory[1 - _MEMORY:], found]
+            memory.append(found)
             if found.bound > best.bound:
                 best, best_at, stale = found, now, 0
         return GameBound(
             best.bound, best.reduced, self._policy(best_at, u),
             Mixture.independent(often, age),
         )
-
-    def _mixed(self, u: np.ndarray, found: _Found, share: float) -> np.ndarray:
-        """Frequencies with the given share of what was found; the covariance, too."""
-        away = found.z - u
-        self._C += share * np.outer(away, away)
-        self._C *= 1.0 - share
-        self._C += share * (found.factor @ found.factor.T)
-        return np.clip(u + share * away, 0.0, 1.0)
 
     def _feasible(self, t: np.ndarray) -> np.ndarray:
         """Multipliers near t, zero on the free variables, that are in their boxes, of sum zero."""
@@ -414,9 +407,7 @@ class _Terms:
         self.a = (s * (pd - on_pairs - pushed))[active]
         self.B = 0.25 * np.outer(s[active], s[active]) * table.dKd[np.ix_(active, active)]
         self.plain = t @ (p - 0.5 * half) + s @ (pd - on_pairs - 0.5 * pushed)
-        mass = np.abs(t).sum() + 2.0 * s.sum()
-        largest = 1.0 + np.abs(p).max() + K.diagonal().max() * mass
-        self.value = self.plain - 16.0 * _EPS * t.size * mass * largest
+        self.value = self.plain - rounding(p, K.diagonal(), np.abs(t).sum() + 2.0 * s.sum())
 
     def towards(self, other: _Terms, share: float) -> _Terms:
         """Those of the policy that lies ``share`` of the way to the other's."""
@@ -430,18 +421,6 @@ class _Terms:
         return float(
             self.plain - self.a @ z - z @ self.B @ z - np.vdot(factor, self.B @ factor)
         )
-
-
-def _best_pull(first: _Terms, second: _Terms, memory: list[_Found]) -> float:
-    """How far to go from one policy to another: best against the last sets on a grid of shares."""
-    shares = np.append(0.0, 0.5 ** np.arange(6.0, -0.1, -0.5))
-    middle, worst = first.towards(second, 0.5), np.full(shares.size, np.inf)
-    for found in memory:
-        # The worth is quadratic on the way, and so known from three places.
-        start, half, end = (terms.expected(found) for terms in (first, middle, second))
-        bend = 2.0 * (start - 2.0 * half + end)
-        worst = np.minimum(worst, start + (end - start - bend + bend * shares) * shares)
-    return float(shares[np.argmax(worst)])
 
 
 def _force(ends: np.ndarray, push: np.ndarray, size: int) -> np.ndarray:

@@ -27,6 +27,7 @@ is open, since there a better bound counts, and by projections near the target, 
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,8 +40,8 @@ from ..gram import Gram
 from ..order import descending
 from ..solvers import NodeSolver
 from .drop import ROUNDING, Rates, allowed_loss, empty_losses, resplit_loss, starts_of, with_loss
-from .game import GameBound, Mixture, spread
-from .moments import RANK, TINY, dominating, sweep
+from .game import MEMORY, GameBound, Mixture, best_pull, mixed, spread
+from .moments import RANK, TINY, dominating, rounding, sweep
 from .robust import largest_sums
 from .splitting import MAX_FREQUENCY, Prices, Splitting, unit_of
 
@@ -54,11 +55,9 @@ _FAR = 0.08  # of the target: gaps beyond which the dearer way to answer pays
 _CLEARLY = 0.8  # share of the other's gap that the dearer way may leave
 _ANSWER_STEPS = 6  # the mixture changes in between
 _GROW = 15  # rounds after which more places and anchors may take part
-_MEMORY = 8
 _SPLIT_STEPS = 3
 _CLIMB_STEPS = 10  # of the set against a diagonal that is not the last
 _LAST_STEPS = 20
-_LEAST_PULL = 0.1
 _ROWS = 40  # per variable, that an answer may take: any answer gives a valid bound
 _OVERHEAD = 1e6  # operations of a round
 _MOMENTS = 60.0  # per pair of free anchors
@@ -300,7 +299,7 @@ class _Table:
         now = best_at = _Terms.of(self, self._inward(policy))
         best, z = None, u
         mark, stale = -np.inf, 0
-        memory: list[_Found] = []
+        memory = deque[_Found](maxlen=MEMORY)
         answers: _ByProjection | _BySplitting | None = None
         for r in range(rounds):
             found = self._certificate(now, z, r % 5 == 0)
@@ -318,19 +317,20 @@ class _Table:
                 if stale >= stale_rounds:
                     break
             z = found.z
-            u, C = _mixed(u, C, found, 2.0 / (age + 4.0))
+            u = mixed(u, C, z, found.X, 2.0 / (age + 4.0))
             age += 1
-            memory = [*memory[1 - _MEMORY:], found]
+            memory.append(found)
             if way is None:
                 way = _BySplitting if missing > _FAR * abs(target) else _ByProjection
             if answers is None or r % _GROW == 0:
                 best_at = self._grown(best_at, u, way is _BySplitting)
                 answers = way(self, best_at.policy, u)
             other = _Terms.of(self, self._repair(answers.answer(best_at.policy, u, C, patience)))
-            pull = _best_pull(best_at, other, memory)
+            way_there = best_at, best_at.towards(other, 0.5), other
+            pull = best_pull([[at.expected(seen) for at in way_there] for seen in memory])
             answers.pulled(pull)
             # A step that did not help is taken back: from the best, which now knows one more set.
-            now = best_at.towards(other, max(pull, _LEAST_PULL))
+            now = best_at.towards(other, pull)
         assert best is not None
         if answers is not None:
             answers.leave(best_at.policy)
@@ -662,24 +662,22 @@ class _Found:
 class _Terms:
     """What the certificates need to know of a policy.
 
-    ``value`` is D(t) less a bound on all rounding errors; ``a`` and ``B`` are over the ``active``
-    rows of the free variables, those with a multiplier.
+    ``plain`` is D(t), ``value`` the same less a bound on all rounding errors; ``a`` and ``B`` are
+    over the ``active`` rows of the free variables, those with a multiplier.
     """
 
     def __init__(
         self, game: _Table, policy: Policy, active: np.ndarray, half: np.ndarray,
         on_free: np.ndarray, on_places: np.ndarray,
     ) -> None:
-        self.policy, self.p, self.active, self.half = policy, game._dual.p, active, half
+        self._game, self.policy, self.active, self.half = game, policy, active, half
         self.on_free, self.on_places = on_free, on_places
-        self._game, t, free, F = game, policy.t, game._free[active], self.p - half
-        self.s, self.R = t[free], policy.R[active]
-        self.linear = self.s * self.p[free] - self.R @ self.p[policy.places]
-        self.a = self.s * F[free] - self.R @ F[policy.places]
-        self.B = self.products(self)
-        mass = np.abs(t).sum() + np.abs(self.R).sum()
-        largest = 1.0 + np.abs(self.p).max() + game._diag.max() * mass
-        self.value = t @ (self.p - 0.5 * half) - 16.0 * _EPS * t.size * mass * largest
+        t, free, p = policy.t, game._free[active], game._dual.p
+        s, R, F = t[free], policy.R[active], p - half
+        self.a = s * F[free] - R @ F[policy.places]
+        self.B = 0.25 * (s[:, None] * on_free[:, active].T - R @ on_places.T)
+        self.plain = t @ (p - 0.5 * half)
+        self.value = self.plain - rounding(p, game._diag, np.abs(t).sum() + np.abs(R).sum())
 
     @classmethod
     def of(cls, game: _Table, policy: Policy) -> _Terms:
@@ -699,7 +697,7 @@ class _Terms:
         active = np.union1d(self.active, other.active)
         rows = np.searchsorted(active, self.active), np.searchsorted(active, other.active)
 
-        def mixed(mine: np.ndarray, its: np.ndarray) -> np.ndarray:
+        def between(mine: np.ndarray, its: np.ndarray) -> np.ndarray:
             both = np.zeros((active.size, mine.shape[1]))
             both[rows[0]] = (1.0 - share) * mine
             both[rows[1]] += share * its
@@ -708,55 +706,14 @@ class _Terms:
         return _Terms(
             self._game, self.policy.towards(other.policy, share), active,
             (1.0 - share) * self.half + share * other.half,
-            mixed(self.on_free, other.on_free), mixed(self.on_places, other.on_places),
+            between(self.on_free, other.on_free), between(self.on_places, other.on_places),
         )
 
-    def products(self, other: _Terms) -> np.ndarray:
-        """``delta_j'K delta_k / 4``, j active here and k there."""
-        crossed = self.s[:, None] * other.on_free[:, self.active].T
-        return 0.25 * (crossed - self.R @ other.on_places.T)
-
-    def slopes(self, half: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """``<half, delta_j>``, j active."""
-        return self.s * half[free[self.active]] - self.R @ half[self.policy.places]
-
-
-def _best_pull(first: _Terms, second: _Terms, memory: list[_Found]) -> float:
-    """How far to go from one policy to another: best against the last sets on a grid of shares."""
-    free = first.policy.free
-    t1, t2, p = first.policy.t, second.policy.t, first.p
-    shares = np.append(0.0, 0.5 ** np.arange(6.0, -0.1, -0.5))
-    keep = 1.0 - shares
-    square = np.stack([keep * keep, keep * shares, shares * shares])
-    # D(t) along the way, then what each mixture takes off: <F, delta>'z + <B, zz' + X>
-    plain = keep * (p @ t1) + shares * (p @ t2) - 0.5 * (
-        np.array([t1 @ first.half, 2.0 * (t1 @ second.half), t2 @ second.half]) @ square)
-    B12 = first.products(second)
-    slopes = (first.slopes(first.half, free), first.slopes(second.half, free),
-              second.slopes(first.half, free), second.slopes(second.half, free))
-    worst = np.full(shares.size, np.inf)
-    i, k = first.active, second.active
-    for seen in memory:
-        z1, z2 = seen.z[i], seen.z[k]
-        M = seen.X + np.outer(seen.z, seen.z)
-        linear = keep * (first.linear @ z1) + shares * (second.linear @ z2)
-        linear -= np.array(
-            [slopes[0] @ z1, slopes[1] @ z1 + slopes[2] @ z2, slopes[3] @ z2]) @ square
-        quadratic = np.array([
-            np.vdot(first.B, M[np.ix_(i, i)]), 2.0 * np.vdot(B12, M[np.ix_(i, k)]),
-            np.vdot(second.B, M[np.ix_(k, k)]),
-        ]) @ square
-        worst = np.minimum(worst, plain - linear - quadratic)
-    return float(shares[np.argmax(worst)])
-
-
-def _mixed(
-    u: np.ndarray, C: np.ndarray, found: _Found, share: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Frequencies and covariance with the given share of what was found."""
-    away = found.z - u
-    C = (1.0 - share) * (C + share * np.outer(away, away)) + share * found.X
-    return np.clip(u + share * away, 0.0, 1.0), C
+    def expected(self, found: _Found) -> float:
+        """What the policy is worth against a mixture."""
+        i = self.active
+        z, X = found.z[i], found.X[np.ix_(i, i)]
+        return float(self.plain - self.a @ z - z @ self.B @ z - np.vdot(self.B, X))
 
 
 def _even(missing: np.ndarray, places: int) -> np.ndarray:
