@@ -23,19 +23,22 @@ from ..solvers import NodeSolver
 from .drop import DropBound, Rates, drop_bound
 
 __all__ = [
-    "MEMORY", "DropGame", "Game", "GameBound", "Mixture", "Played", "best_pull", "mixed", "spread",
+    "MEMORY", "ROWS", "SPLIT_STEPS", "DropGame", "Game", "GameBound", "Mixture", "Played",
+    "best_pull", "mixed", "spread",
 ]
 
 MEMORY = 8
 """Mixtures that games without intervals of the intercept remember."""
+ROWS = 40
+"""Per variable, that an answer may take: any answer gives a valid bound."""
+SPLIT_STEPS = 3
+"""Of the re-split in a round."""
 
 _SHARES = np.append(0.0, 0.5 ** np.arange(6.0, -0.1, -0.5))[:, None]
 _LEAST_PULL = 0.1
 _MAX_FREQUENCY = 0.98
 _SETS = 12  # that are remembered
 _NEGLIGIBLE = 1e-6  # share of the largest multiplier below which one is put to zero
-_SPLIT_STEPS = 3
-_ROWS = 40  # per variable, that an answer may take: any answer gives a valid bound
 _CERTIFICATE = 20.0  # operations, per pair of free anchors
 _OVERHEAD = 1e5  # of a round
 
@@ -193,7 +196,7 @@ class DropGame:
             gradient(self._gram, dual.p, x, F)
             capped, point = Dual(self._gram, dual.p, low, top), Point(x, F)
             rows, _ = self._solver.maximise(
-                capped, point, Effort(1e-3, _ROWS * t.size, np.inf), patience=patience
+                capped, point, Effort(1e-3, ROWS * t.size, np.inf), patience=patience
             )
             self._count(free, rows, t.size)
             policy = x.copy()
@@ -248,7 +251,7 @@ class DropGame:
         memory = np.zeros((_SETS, free.size), np.bool_)
         mark, stale = -np.inf, 0
         for r in range(rounds):
-            found = drop_bound(K, p, now.t, now.half, free, rates, S, bars, _SPLIT_STEPS)
+            found = drop_bound(K, p, now.t, now.half, free, rates, S, bars, SPLIT_STEPS)
             if best is None or found.bound > best.bound:
                 best, best_at = found, now
             missing = target - best.bound
@@ -304,7 +307,7 @@ class DropGame:
         tol = min(max(0.1 * missing / max(np.abs(x.t).sum(), 1e-12), 1e-6), 1e-3)
         rows, _ = self._solver.maximise(
             Dual(self._answers, dual.p, dual.lo, dual.hi), Point(x.t, F),
-            Effort(tol, _ROWS * F.size, np.inf), patience=patience,
+            Effort(tol, ROWS * F.size, np.inf), patience=patience,
         )
         self._count(free, rows, F.size)
         block = np.ix_(anchors, anchors)

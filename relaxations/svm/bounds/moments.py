@@ -8,15 +8,18 @@ since v'Delta v = Delta'v makes the left side concave in v, and so below its tan
 the dual of a semidefinite relaxation in mean and covariance of v.  For given variances the best
 Delta is dual to the covariance X with that diagonal of largest <B, X>; `sweep` finds it by
 coordinates in X = factor factor', and `dominating` raises it until a Cholesky factor proves it.
+`moment_loss` lets z and Delta answer each other.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from ...jit import outer
 
-__all__ = ["RANK", "TINY", "dominating", "rounding", "sweep"]
+__all__ = ["RANK", "TINY", "moment_loss", "rounding", "work"]
 
 RANK = 12
 """Columns of the factor of the covariance."""
@@ -25,12 +28,41 @@ TINY = 1e-150
 
 _EPS = np.finfo(np.float64).eps
 _LEAST_VARIANCE = 0.02
+_CLIMB_STEPS = 10  # of the set against a diagonal that is not the last
+_LAST_STEPS = 20
+_OVERHEAD = 1e6  # operations of a round
+_PER_ENTRY = 60.0  # operations, of B
 
 
 def rounding(p: np.ndarray, diag: np.ndarray, mass: float) -> float:
     """Bound on all rounding errors of the value of multipliers whose sizes sum to ``mass``."""
     largest = 1.0 + np.abs(p).max() + diag.max() * mass
     return float(16.0 * _EPS * p.size * mass * largest)
+
+
+def work(size: int) -> float:
+    """Operations of a round of a game, less those of its answer, with B of this size."""
+    return _OVERHEAD + _PER_ENTRY * float(size) ** 2
+
+
+def moment_loss(
+    a: np.ndarray, B: np.ndarray, mean: np.ndarray, factor: np.ndarray, passes: int,
+    climb: Callable[[np.ndarray, int], np.ndarray],
+) -> tuple[np.ndarray, float]:
+    """The tangent that bounds a'v + v'B v by l'v + const: l and const.
+
+    Mean and diagonal answer each other so often. ``climb`` takes so many steps of the mean to where
+    the loss is large for a diagonal, and returns it. The factor is improved in place.
+    """
+    delta, slow = np.zeros(a.size), mean.copy()
+    for _ in range(passes):
+        # The variances follow the mean slowly, else they would go round in circles.
+        sweep(B, slow, factor, delta)
+        slow += 0.5 * (climb(delta, _CLIMB_STEPS) - slow)
+    delta = dominating(delta, B)
+    z = climb(delta, _LAST_STEPS)
+    excess = delta * z - B @ z
+    return a + delta - 2.0 * excess, float(z @ excess)
 
 
 def dominating(delta: np.ndarray, B: np.ndarray) -> np.ndarray:

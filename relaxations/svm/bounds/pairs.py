@@ -49,7 +49,7 @@ from ..gram import Gram
 from .broken import broken_loss, climb
 from .drop import Rates
 from .game import MEMORY, GameBound, Mixture, best_pull, mixed
-from .moments import RANK, dominating, rounding, sweep
+from .moments import RANK, moment_loss, rounding, work
 from .splitting import MAX_FREQUENCY
 
 __all__ = ["PairGame", "PairPolicy"]
@@ -62,10 +62,6 @@ _GROW = 15  # rounds after which other pairs may come in
 _STEPS = 10  # per variable, that an answer may take: any answer gives a valid bound
 _ACCURACY = 1e-7  # of an answer, in units of the target
 _PASSES = 3
-_CLIMB_STEPS = 10  # of the set against a diagonal that is not the last
-_LAST_STEPS = 20
-_OVERHEAD = 1e6  # operations of a round
-_MOMENTS = 60.0  # per two pairs that take part
 
 
 @dataclass
@@ -343,10 +339,7 @@ class _Table:
 
     def _count(self, steps: int, size: int) -> None:
         """One round more: so many steps in so many variables, and a certificate."""
-        pairs = float(self.policy.push.size)
-        self._game.operations += (
-            _OVERHEAD + (float(steps) + 2.0 * size) * size + _MOMENTS * pairs**2
-        )
+        self._game.operations += work(self.policy.push.size) + (float(steps) + 2.0 * size) * size
 
     # -- certificates ---------------------------------------------------------------------------
 
@@ -354,26 +347,22 @@ class _Table:
         """The moment bound in broken pairs, from the mean z and how often anchors go on."""
         active, a, B, rates = terms.active, terms.a, terms.B, self._rates
         reduced, given_up = np.zeros(often.size), often.copy()
-        mean, factor, loss = z.copy(), np.zeros((z.size, RANK)), np.zeros(active.size)
-        value, ends = terms.value, self.ends[active]
+        mean, factor = z.copy(), np.zeros((z.size, RANK))
+        loss, constant, ends = np.zeros(active.size), 0.0, self.ends[active]
         if active.size:
             now, rows = z[active], self._factor[active]
-            delta, slow = np.zeros(active.size), z[active]
-            for _ in range(_PASSES):
-                # The variances follow the mean slowly, else they would go round in circles.
-                sweep(B, slow, rows, delta)
-                climb(a, B, ends, rates, delta, now, given_up, _CLIMB_STEPS)
-                slow = slow + 0.5 * (now - slow)
-            delta = dominating(delta, B)
-            climb(a, B, ends, rates, delta, now, given_up, _LAST_STEPS)
+
+            def move(delta: np.ndarray, steps: int) -> np.ndarray:
+                climb(a, B, ends, rates, delta, now, given_up, steps)
+                return now
+
+            loss, constant = moment_loss(a, B, now, rows, _PASSES, move)
             self._factor[active] = factor[active] = rows
-            excess = delta * now - B @ now
-            loss, value = a + delta - 2.0 * excess, value - now @ excess
             idle = terms.s <= 0.0
             kept = np.append(1.0 - given_up, 1.0)  # the last is for what is not free
             mean[idle] = 1.0 - kept[self.ends[idle]].prod(axis=1)
             mean[active] = now
-        bound = value - broken_loss(loss, ends, rates, reduced)
+        bound = terms.value - constant - broken_loss(loss, ends, rates, reduced)
         return _Found(bound, reduced, mean, factor, given_up)
 
 

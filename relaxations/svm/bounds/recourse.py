@@ -40,8 +40,8 @@ from ..gram import Gram
 from ..order import descending
 from ..solvers import NodeSolver
 from .drop import ROUNDING, Rates, allowed_loss, empty_losses, resplit_loss, starts_of, with_loss
-from .game import MEMORY, GameBound, Mixture, best_pull, mixed, spread
-from .moments import RANK, TINY, dominating, rounding, sweep
+from .game import MEMORY, ROWS, SPLIT_STEPS, GameBound, Mixture, best_pull, mixed, spread
+from .moments import RANK, TINY, moment_loss, rounding, work
 from .robust import largest_sums
 from .splitting import MAX_FREQUENCY, Prices, Splitting, unit_of
 
@@ -55,12 +55,6 @@ _FAR = 0.08  # of the target: gaps beyond which the dearer way to answer pays
 _CLEARLY = 0.8  # share of the other's gap that the dearer way may leave
 _ANSWER_STEPS = 6  # the mixture changes in between
 _GROW = 15  # rounds after which more places and anchors may take part
-_SPLIT_STEPS = 3
-_CLIMB_STEPS = 10  # of the set against a diagonal that is not the last
-_LAST_STEPS = 20
-_ROWS = 40  # per variable, that an answer may take: any answer gives a valid bound
-_OVERHEAD = 1e6  # operations of a round
-_MOMENTS = 60.0  # per pair of free anchors
 _AT_ONCE = 16.0  # operations of a matrix product that take as long as one of an added row
 
 
@@ -215,9 +209,7 @@ class _Table:
         """One round more: so many rows added, operations of matrix products, and a certificate."""
         n, m, k = float(self._is_free.size), float(self._free.size), float(self._places.size)
         products += 2.0 * m * k * (m + k) + m**3
-        self._game.operations += (
-            _OVERHEAD + (rows + 2.0 * n) * n + _MOMENTS * m**2 + products / _AT_ONCE
-        )
+        self._game.operations += work(self._free.size) + (rows + 2.0 * n) * n + products / _AT_ONCE
 
     # -- starts ---------------------------------------------------------------------------------
 
@@ -235,7 +227,7 @@ class _Table:
             lo[free], hi[free] = np.maximum(lo[free], -(2.0**k)), np.minimum(hi[free], 2.0**k)
             capped, point = Dual(self._game.gram, p, lo, hi), Point(x, F)
             rows, _ = self._game.solver.maximise(
-                capped, point, Effort(1e-3, _ROWS * x.size, np.inf), patience=patience
+                capped, point, Effort(1e-3, ROWS * x.size, np.inf), patience=patience
             )
             beta = intercept(capped, point)
             u = np.maximum((F[free] - beta) * np.sign(p[free]), 0.0)
@@ -454,15 +446,16 @@ class _Table:
             a, B = _less_than_budget(terms.a, terms.B, rates, active)
             rows = self._row[active]
             factor = self._game.factor[rows]
-            game = (a, B, active, rates)
             z = z.copy()
-            delta = dominating(_moments(*game, z, factor, passes, _CLIMB_STEPS), B)
-            _climb(*game, delta, z, _LAST_STEPS)
+
+            def climb(delta: np.ndarray, steps: int) -> np.ndarray:
+                _climb(a, B, active, rates, delta, z, steps)
+                return z[active]
+
+            loss[active], constant = moment_loss(a, B, z[active], factor, passes, climb)
+            value -= constant
             self._game.factor[rows] = factor
             X[np.ix_(active, active)] = factor @ factor.T
-            excess = delta * z[active] - B @ z[active]
-            loss[active] = a + delta - 2.0 * excess
-            value -= z[active] @ excess
         mu = np.zeros(rates.budgets.size)
         bound = value - allowed_loss(loss, rates, mu)
         return _Found(bound, loss - mu @ rates.weights, z, X)
@@ -489,7 +482,7 @@ class _Table:
             (terms.value, 0.0, a + diagonal, B, np.sqrt(np.maximum(diagonal, 0.0)), np.zeros(k),
              np.zeros(2)),
             split, np.zeros((L, k)), Rates(weights, rates.budgets, short), starts_of(weights),
-            _SPLIT_STEPS, found,
+            SPLIT_STEPS, found,
         )
         self._game.split[rows] = split
         z, reduced = np.zeros(m), -found.mu[0] @ rates.weights
@@ -580,7 +573,7 @@ class _ByProjection:
         answers.diag[free] = answers.K[free, free]
         narrowed, point = Dual(answers, p, lo, hi), Point(x, p - 0.5 * (answers.K @ x))
         rows, _ = table._game.solver.maximise(
-            narrowed, point, Effort(1e-3, _ROWS * x.size, np.inf), patience=patience
+            narrowed, point, Effort(1e-3, ROWS * x.size, np.inf), patience=patience
         )
         answers.K[block], answers.diag[free] = table._KFF, table._diag[free]
         m, k = float(free.size), float(places.size)
@@ -768,24 +761,6 @@ def _balance(t: np.ndarray, lo: np.ndarray, hi: np.ndarray, is_free: np.ndarray)
                     else:
                         t[i] = max(t[i] - share * min(t[i] - lo[i], 1e3), lo[i])
     return abs(t.sum()) <= 4.0 * _EPS * t.size * mass
-
-
-def _moments(
-    a: np.ndarray, B: np.ndarray, active: np.ndarray, rates: Rates, z: np.ndarray,
-    factor: np.ndarray, passes: int, steps: int,
-) -> np.ndarray:
-    """A diagonal that nearly dominates B, good where the loss is large; z moves there.
-
-    Diagonal and z answer each other; the variances follow z slowly, else they would go round in
-    circles.
-    """
-    delta = np.zeros(active.size)
-    slow = z.copy()
-    for _ in range(passes):
-        sweep(B, slow[active], factor, delta)
-        _climb(a, B, active, rates, delta, z, steps)
-        slow += 0.5 * (z - slow)
-    return delta
 
 
 @outer
