@@ -218,29 +218,9 @@ class DropGame:
     ) -> Played:
         """Raise the drop bound of a node by playing t against the sets.
 
-        Parameters
-        ----------
-        dual : Dual
-        free : ndarray of int (m,)
-            Variables that may be dropped.
-        rates : Rates
-            Over the free anchors.
-        t : ndarray (N,)
-            Start, improved in place: the t of the best bound.  The last two entries stay zero.
-        mixture : Mixture
-            Sets seen so far; in place.
-        S : ndarray (M, M)
-            Split of the quadratic term over all anchors; improved in place.
-        target : float
-            Stop when the bound reaches this.
-        rounds, stale_rounds : int
-            Rounds of the game, and rounds without progress.
-        patience : Patience
-            When it ends, so does the game.
-
-        Returns
-        -------
-        Played
+        Improved in place: the start ``t`` (N,), to that of the best bound (the last two entries
+        stay zero), the mixture, and the split ``S`` (M, M) of the quadratic term over all anchors.
+        The other parameters are those of `Game.play`.
         """
         K, p = self._K, dual.p
         t[-2:] = 0.0

@@ -51,8 +51,8 @@ def moment_loss(
 ) -> tuple[np.ndarray, float]:
     """The tangent that bounds a'v + v'B v by l'v + const: l and const.
 
-    Mean and diagonal answer each other so often. ``climb`` takes so many steps of the mean to where
-    the loss is large for a diagonal, and returns it. The factor is improved in place.
+    Mean and diagonal answer each other in so many passes: ``climb`` takes steps of the mean to
+    where the loss is large for a diagonal, and returns it. The factor is improved in place.
     """
     delta, slow = np.zeros(a.size), mean.copy()
     for _ in range(passes):
