@@ -1,0 +1,232 @@
+"""The bounds of the games that leave the intercept free against enumeration."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_csvm_search import enumerate_node, random_instance
+from test_drop_bound import allowed_sets
+
+import bnb
+from csvm.search import CSVMProblem, Instance, Settings
+from csvm.search.state import State as SearchNode
+from relaxations.patience import FOR_EVER
+from relaxations.svm.bounds.drop import Rates
+from relaxations.svm.bounds.game import Mixture
+from relaxations.svm.bounds.pairs import PairGame, PairPolicy
+from relaxations.svm.bounds.recourse import Policy, RecourseGame
+from relaxations.svm.gram import dense
+from relaxations.svm.solvers import SMOSolver
+
+ROUNDS = 6
+FAR = 1e6  # a target that no bound comes near: answers with recourse are by splitting
+
+
+class State:
+    """A random node of a random problem with a game; nothing if all anchors are decided."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.data = data = random_instance(seed).with_matrix()
+        status = self.rng.choice([0, 0, 0, 1, -1], data.m).astype(np.int8)
+        self.node = replace(SearchNode.root(data.m, data.n + 2), status=status)
+        left = data.propagate(status)
+        self.free = self.node.free
+        self.open = left is not None and self.free.size > 0
+        if self.open:
+            weights = np.ascontiguousarray(data.weights[:, self.free])
+            exact = data.exact & (left < weights.sum(axis=1))
+            self.rates = Rates(weights, left, exact)
+            self.dual = data.dual(status >= 0)
+            self.variables = data.anchors(self.free)
+            self.place = self.dual, self.variables, self.rates
+            self.begin(seed)
+
+    def play(self, silly, rounds=ROUNDS):
+        if silly:
+            policy, u = self.silly_policy(), self.rng.uniform(size=self.free.size)
+            start = policy, Mixture.independent(u, 3)
+        else:
+            found = self.game.open(*self.place, self.target, rounds, rounds, FOR_EVER)
+            start = found.policy, found.mixture
+        return self.game.play(*self.place, *start, self.target, rounds, rounds, FOR_EVER)
+
+    def value(self, t):
+        return self.dual.p @ t - 0.25 * t @ self.data.gram.K @ t
+
+    def responses(self, policy):
+        """Every allowed set with the multipliers that the policy answers it with."""
+        for chosen in allowed_sets(self.rates.weights, self.rates.budgets, self.rates.exact):
+            yield chosen, self.answer(policy, chosen)
+
+    def status_with(self, j, choice):
+        status = self.node.status.copy()
+        status[self.free[j]] = choice
+        return status
+
+
+class RecourseState(State):
+    """Its game is the one with recourse."""
+
+    def begin(self, seed):
+        scratch = dense(self.data.gram.K.copy())
+        self.game = RecourseGame(SMOSolver(), self.data.gram, scratch, self.data.anchors())
+        self.target = FAR if seed % 2 else np.inf  # both ways to answer get their turn
+
+    def silly_policy(self):
+        """One that no search would start with, and that is not feasible."""
+        rng, n = self.rng, self.dual.p.size
+        places = rng.permutation(n)[: rng.integers(0, n)]
+        return Policy(
+            rng.normal(size=n) * 10.0 ** rng.uniform(-3, 3), self.variables, places,
+            rng.normal(size=(self.free.size, places.size)) * 10.0 ** rng.uniform(-3, 3),
+            10.0 ** rng.uniform(-6, 6, places.size),
+        )
+
+    @staticmethod
+    def answer(policy, chosen):
+        t = policy.t.copy()
+        t[policy.free[chosen]] = 0.0
+        t[policy.places] += policy.R[chosen].sum(axis=0)
+        return t
+
+    @staticmethod
+    def largest(policy):
+        return np.abs(policy.t).max()
+
+
+class PairState(State):
+    """Its game is the one by pairs."""
+
+    def begin(self, seed):
+        self.game = PairGame(self.data.gram)
+        self.target = 1e4 if seed % 2 else 1e2  # how exact the answers are
+
+    def silly_policy(self):
+        """One that no search would start with: any t, any pairs, and forces of any sign."""
+        rng, n = self.rng, self.dual.p.size
+        pairs = int(rng.integers(0, 30))
+        ends = rng.integers(0, n, (pairs, 2))
+        return PairPolicy(
+            rng.normal(size=n) * 10.0 ** rng.uniform(-3, 3), self.variables, ends,
+            rng.normal(size=pairs) * 10.0 ** rng.uniform(-3, 3), rng.uniform(size=pairs),
+            rng.normal(size=(pairs, 12)),
+        )
+
+    @staticmethod
+    def answer(policy, chosen):
+        gone = np.zeros(policy.t.size, bool)
+        gone[policy.free[chosen]] = True
+        t = policy.t.copy()
+        for (j, k), s in zip(policy.ends, policy.push, strict=True):
+            if not gone[j] and not gone[k]:
+                t[j] += s
+                t[k] -= s
+        return t
+
+    @staticmethod
+    def largest(policy):
+        return max(np.abs(policy.t).max(), policy.push.max(initial=0.0))
+
+
+both_games = pytest.mark.parametrize("game", [RecourseState, PairState])
+
+
+def open_nodes(game, block, size=12):
+    nodes = [game(seed) for seed in range(size * block, size * block + size)]
+    return [node for node in nodes if node.open]
+
+
+@both_games
+@pytest.mark.parametrize("silly", [False, True])
+@pytest.mark.parametrize("block", range(15))
+def test_bound_is_below_the_enumerated_optimum(block, silly, game):
+    for node in open_nodes(game, block):
+        best = enumerate_node(node.data, node.node.status)
+        assert node.play(silly).bound <= best + 1e-6 * max(1.0, abs(best))
+
+
+@both_games
+@pytest.mark.parametrize("silly", [False, True])
+@pytest.mark.parametrize("block", range(15))
+def test_every_allowed_set_is_answered_within_the_boxes_and_above_the_bound(block, silly, game):
+    for node in open_nodes(game, block):
+        found = node.play(silly)
+        for chosen, t in node.responses(found.policy):
+            hi, lo = node.dual.hi.copy(), node.dual.lo.copy()
+            hi[node.variables[chosen]] = lo[node.variables[chosen]] = 0.0
+            slip = 1e-9 * max(1.0, node.largest(found.policy))
+            assert np.all(t >= lo - slip) and np.all(t <= hi + slip)
+            assert abs(t.sum()) <= slip * t.size
+            value = node.value(t)
+            small = 1e-9 * max(1.0, abs(value))
+            assert found.bound <= value + small
+            assert np.all(found.bound - found.reduced[chosen] <= value + small)
+            assert np.all(found.bound + found.reduced[~chosen] <= value + small)
+
+
+@both_games
+@pytest.mark.parametrize("silly", [False, True])
+@pytest.mark.parametrize("block", range(8))
+def test_fixings_are_valid(block, silly, game):
+    for node in open_nodes(game, block):
+        found = node.play(silly)
+        for j, reduced in enumerate(found.reduced):
+            for choice in (1, -1):
+                best = enumerate_node(node.data, node.status_with(j, choice))
+                least = found.bound + max(choice * reduced, 0.0)
+                assert least <= best + 1e-6 * max(1.0, abs(best))
+
+
+@both_games
+@pytest.mark.parametrize("block", range(8))
+def test_a_decided_policy_answers_as_before(block, game):
+    checked = 0
+    for node in open_nodes(game, block):
+        policy = node.play(False).policy
+        decision = node.rng.integers(0, 3, node.free.size)
+        child = policy.decided(decision == 1, decision == 2)
+        left = decision == 0
+        assert np.array_equal(child.free, policy.free[left])
+        for chosen, t in node.responses(policy):
+            if np.all(chosen[decision == 2]) and not np.any(chosen[decision == 1]):
+                same = node.answer(child, chosen[left])
+                np.testing.assert_allclose(same, t, atol=1e-9 * max(1.0, np.abs(t).max()))
+                checked += 1
+    assert checked > 0
+
+
+@both_games
+@pytest.mark.parametrize("block", range(4))
+def test_a_policy_kept_compactly_bounds_as_well(block, game):
+    for node in open_nodes(game, block):
+        found = node.play(False)
+        one_round = (1, 1, FOR_EVER)
+        # Both from the same memory: a game's certificates go on from where the last ones were.
+        bounds = [
+            deepcopy(node.game).play(*node.place, policy, found.mixture, np.inf, *one_round).bound
+            for policy in (found.policy, found.policy.compact())
+        ]
+        assert bounds[1] == pytest.approx(bounds[0], rel=1e-5, abs=1e-5)
+        if game is RecourseState:
+            assert found.policy.compact().R.nbytes <= 0.5 * found.policy.R.nbytes
+
+
+@pytest.mark.parametrize("search", ["recourse", "pairs"])
+@pytest.mark.parametrize("far", [0.0, 1e-9, 1.0, 1e6])
+def test_kernels_that_hardly_see_the_anchors(far, search):
+    """Singular between the places, and of another size at the anchors."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    X[40:] *= far
+    y = np.where(rng.random(60) < 0.5, 1.0, -1.0)
+    weights, spare = np.ones((1, 20)), 3.0
+    if search == "pairs":
+        weights, spare = np.array([y[40:] > 0, y[40:] < 0], dtype=float), 2.0
+    data = Instance(X @ X.T, y, np.ones(40), weights, weights.sum(axis=1) - spare)
+    settings = Settings(begin_with=search, chances=())
+    alone = bnb.solve(CSVMProblem(data, settings=settings), branching="first", time_limit=10)
+    usual = bnb.solve(CSVMProblem(data), branching="first", time_limit=10)
+    assert alone.bound <= usual.objective + 1e-6 * abs(usual.objective)
+    assert usual.bound <= alone.objective + 1e-6 * abs(alone.objective)
