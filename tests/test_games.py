@@ -14,6 +14,7 @@ from csvm.search.state import State as SearchNode
 from relaxations.patience import FOR_EVER
 from relaxations.svm.bounds.drop import Rates
 from relaxations.svm.bounds.game import Mixture
+from relaxations.svm.bounds.joint import JointGame, JointPolicy
 from relaxations.svm.bounds.pairs import PairGame, PairPolicy
 from relaxations.svm.bounds.recourse import Policy, RecourseGame
 from relaxations.svm.gram import dense
@@ -130,7 +131,33 @@ class PairState(State):
         return max(np.abs(policy.t).max(), policy.push.max(initial=0.0))
 
 
-both_games = pytest.mark.parametrize("game", [RecourseState, PairState])
+class JointState(State):
+    """Its game is the one with recourse and by pairs."""
+
+    def begin(self, seed):
+        RecourseState.begin(self, seed)
+        self.game = JointGame(self.game)
+
+    def silly_policy(self):
+        pairs = PairState.silly_policy(self)
+        base = RecourseState.silly_policy(self)
+        return JointPolicy(
+            base, self.variables, pairs.ends, pairs.push, pairs.u, pairs.factor)
+
+    @staticmethod
+    def answer(policy, chosen):
+        gone = np.isin(policy.base.free, policy.free[chosen])
+        t = RecourseState.answer(policy.base, gone)
+        pairs = PairPolicy(
+            np.zeros(t.size), policy.free, policy.ends, policy.push, policy.broken, policy.factor)
+        return t + PairState.answer(pairs, chosen)
+
+    @staticmethod
+    def largest(policy):
+        return max(np.abs(policy.base.t).max(), policy.push.max(initial=0.0))
+
+
+all_games = pytest.mark.parametrize("game", [RecourseState, PairState, JointState])
 
 
 def open_nodes(game, block, size=12):
@@ -138,7 +165,7 @@ def open_nodes(game, block, size=12):
     return [node for node in nodes if node.open]
 
 
-@both_games
+@all_games
 @pytest.mark.parametrize("silly", [False, True])
 @pytest.mark.parametrize("block", range(15))
 def test_bound_is_below_the_enumerated_optimum(block, silly, game):
@@ -147,7 +174,7 @@ def test_bound_is_below_the_enumerated_optimum(block, silly, game):
         assert node.play(silly).bound <= best + 1e-6 * max(1.0, abs(best))
 
 
-@both_games
+@all_games
 @pytest.mark.parametrize("silly", [False, True])
 @pytest.mark.parametrize("block", range(15))
 def test_every_allowed_set_is_answered_within_the_boxes_and_above_the_bound(block, silly, game):
@@ -166,7 +193,7 @@ def test_every_allowed_set_is_answered_within_the_boxes_and_above_the_bound(bloc
             assert np.all(found.bound + found.reduced[~chosen] <= value + small)
 
 
-@both_games
+@all_games
 @pytest.mark.parametrize("silly", [False, True])
 @pytest.mark.parametrize("block", range(8))
 def test_fixings_are_valid(block, silly, game):
@@ -179,7 +206,7 @@ def test_fixings_are_valid(block, silly, game):
                 assert least <= best + 1e-6 * max(1.0, abs(best))
 
 
-@both_games
+@all_games
 @pytest.mark.parametrize("block", range(8))
 def test_a_decided_policy_answers_as_before(block, game):
     checked = 0
@@ -197,7 +224,7 @@ def test_a_decided_policy_answers_as_before(block, game):
     assert checked > 0
 
 
-@both_games
+@all_games
 @pytest.mark.parametrize("block", range(4))
 def test_a_policy_kept_compactly_bounds_as_well(block, game):
     for node in open_nodes(game, block):

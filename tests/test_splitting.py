@@ -127,7 +127,7 @@ class Case:
 @pytest.mark.parametrize("seed", range(4))
 def test_answers_are_the_best_policies(kind, seed):
     case = Case(kind, seed)
-    t, R = case.splitting().answer(case.u, case.C, 500)
+    t, R, _ = case.splitting().answer(case.u, case.C, 500)
     assert np.array_equal(t[-2:], case.t[-2:])
     assert R.sum(axis=1) == pytest.approx(t[case.free], abs=1e-2)
     assert t.sum() == pytest.approx(0.0, abs=1e-2)
@@ -137,7 +137,7 @@ def test_answers_are_the_best_policies(kind, seed):
 def test_an_answer_goes_on_from_prices():
     case = Case(two_rates, 0)
     first = case.splitting()
-    t, R = first.answer(case.u, case.C, 500)
+    t, R, _ = first.answer(case.u, case.C, 500)
     again = case.splitting(first.prices.compact(), t, R).answer(case.u, case.C, 1)
     cold = case.splitting(None, t, R).answer(case.u, case.C, 1)
     assert again[1] == pytest.approx(R, abs=1e-2)
@@ -163,5 +163,5 @@ def test_many_places_with_little_room(gamma, cost):
     rates = Rates(np.ones((1, m)), np.array([20.0]), np.zeros(1, np.bool_))
     splitting = Splitting(dual, np.arange(k), np.arange(k, k + m), np.zeros(k + m),
                           np.zeros((m, k)), u, rates, None)
-    t, R = splitting.answer(u, np.diag(u * (1.0 - u)), 3)
+    t, R, _ = splitting.answer(u, np.diag(u * (1.0 - u)), 3)
     assert np.isfinite(t).all() and np.isfinite(R).all()

@@ -9,8 +9,8 @@ import numpy as np
 
 from bnb.problem import Candidate, Child, Evaluation, Goal, Problem, RestartError
 from relaxations.svm.bounds.convex import ConvexBound
-from relaxations.svm.bounds.game import DropGame
-from relaxations.svm.bounds.pairs import PairGame
+from relaxations.svm.bounds.game import DropGame, Game
+from relaxations.svm.bounds.joint import JointGame
 from relaxations.svm.bounds.recourse import RecourseGame
 from relaxations.svm.gram import dense
 from relaxations.svm.solvers import SMOSolver, make_solver
@@ -46,7 +46,8 @@ class CSVMProblem(Problem):
     """
 
     scratch = frozenset({
-        "_plan", "_earlier", "_contested", "_solver", "_bound", "_convex", "_searches", "finder",
+        "_plan", "_earlier", "_contested", "_solver", "_bound", "_convex", "_searches", "_recourse",
+        "finder",
     })
 
     def __init__(
@@ -71,6 +72,7 @@ class CSVMProblem(Problem):
         self.finder = Finder(self.instance, self._solver, self.settings)
         self._convex = ConvexSearch(self.instance, self._bound, self.finder, self.settings)
         self._searches: dict[str, Strategy] = {"convex": self._convex}
+        self._recourse: RecourseGame | None = None  # two searches play it
 
     def _has(self, name: str) -> bool:
         """Whether the instance can be searched so: games need the matrix.
@@ -86,16 +88,17 @@ class CSVMProblem(Problem):
     def _make(self, name: str) -> Strategy:
         """A search by games, which need the matrix, and most of them a copy that they write to."""
         data = self.instance.with_matrix()
-        if name == "pairs":
-            return RecourseSearch(data, self._convex, PairGame(data.gram), self.settings)
         # Any answer gives a valid bound: in a game the last digits are not worth an exact solver.
         answers = SMOSolver() if self.node_solver == "auto" else self._solver
         scratch = dense(data.gram.K.copy())
         if name == "drop":
             game = DropGame(answers, data.gram, scratch)
             return DropSearch(data, self._convex, game, self.settings)
-        recourse = RecourseGame(answers, data.gram, scratch, data.anchors())
-        return RecourseSearch(data, self._convex, recourse, self.settings)
+        if self._recourse is None:
+            self._recourse = RecourseGame(answers, data.gram, scratch, data.anchors())
+        recourse = self._recourse
+        played: Game = recourse if name == "recourse" else JointGame(recourse)
+        return RecourseSearch(data, self._convex, played, self.settings)
 
     def _by(self, name: str) -> Strategy:
         """The search of that name, made when it is first needed."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxations.svm.bounds.game import Mixture
-from relaxations.svm.bounds.pairs import PairPolicy
+from relaxations.svm.bounds.joint import JointPolicy
 from relaxations.svm.bounds.recourse import Policy
 
 from .instance import FREE
@@ -42,7 +42,7 @@ class State:
         By how much enforcing each anchor raises the bound of a game at least, where positive.
     age : int
         How many sets these were.
-    policy : Policy or PairPolicy, optional
+    policy : Policy or JointPolicy, optional
         Of the bound with recourse or by pairs, its own or its parent's.
     settled : bool
         Whether that bound has been found for this very node.
@@ -58,7 +58,7 @@ class State:
     age: int = 0
     bound: float = -np.inf
     width_cost: float = 0.0
-    policy: Policy | PairPolicy | None = None
+    policy: Policy | JointPolicy | None = None
     settled: bool = False
     inherited: float = -np.inf
 

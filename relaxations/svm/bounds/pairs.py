@@ -50,14 +50,12 @@ from .broken import broken_loss, climb
 from .drop import Rates
 from .game import MEMORY, GameBound, Mixture, best_pull, mixed
 from .moments import RANK, moment_loss, rounding, work
+from .partners import Partners, force_of
 from .splitting import MAX_FREQUENCY
 
-__all__ = ["PairGame", "PairPolicy"]
+__all__ = ["PairGame", "PairPolicy", "ascend"]
 
-_PARTNERS = 2  # that may come in for each anchor
 _MOST = 800  # pairs in a game: with more it takes more rounds, and each longer
-_SELDOM = 0.02  # how often an anchor is kept at least, as far as new pairs are concerned
-_APART = 1e-9  # squared distance of a pair at least, in units of the diagonal
 _GROW = 15  # rounds after which other pairs may come in
 _STEPS = 10  # per variable, that an answer may take: any answer gives a valid bound
 _ACCURACY = 1e-7  # of an answer, in units of the target
@@ -109,7 +107,7 @@ class PairPolicy:
         gone[self.free[given_up]] = True
         kept = ~gone[self.ends].any(axis=1)
         settled = kept & ~is_free[self.ends].any(axis=1)
-        t = self.t + _force(self.ends[settled], self.push[settled], self.t.size)
+        t = self.t + force_of(self.ends[settled], self.push[settled], self.t.size)
         return replace(self.some(kept & ~settled), t=t, free=self.free[left])
 
     def compact(self) -> PairPolicy:
@@ -174,25 +172,11 @@ class _Table:
         self._row = np.full(dual.p.size, -1)
         self._row[free] = np.arange(free.size)
         self._base = np.flatnonzero(~self._is_free & (dual.lo < dual.hi))
-        is_hard = np.where(dual.p > 0.0, np.isinf(dual.hi), np.isinf(dual.lo)) & (dual.p != 0.0)
-        self._sides = [np.flatnonzero(is_hard & (side * dual.p > 0.0)) for side in (1, -1)]
-        self._at = np.full(dual.p.size, -1)  # place among those of its side
-        for side in self._sides:
-            self._at[side] = np.arange(side.size)
-        self._square = self._squares()
-
-    def _squares(self) -> np.ndarray:
-        """Squared distances of possible pairs, infinite for others."""
-        (pos, neg), diag = self._sides, self._game.gram.diag
-        square = diag[pos][:, None] + diag[neg][None] - 2.0 * self.K[np.ix_(pos, neg)]
-        usable = self._is_free[pos][:, None] | self._is_free[neg][None]
-        return np.where(usable & (square > _APART * diag.max()), square, np.inf)
+        self._partners = Partners(dual, self._is_free)
 
     def _inward(self, policy: PairPolicy) -> PairPolicy:
         """A policy from outside, made feasible."""
-        (j, k), label = self._at[policy.ends].T, self.dual.p[policy.ends].T
-        possible = (j >= 0) & (label[0] > 0.0) & (k >= 0) & (label[1] < 0.0) & (policy.push >= 0.0)
-        possible[possible] = np.isfinite(self._square[j[possible], k[possible]])
+        possible = self._partners.possible(policy.ends, policy.push)
         return replace(
             policy.some(possible), t=self._feasible(policy.t.copy()), free=self._free)
 
@@ -208,15 +192,12 @@ class _Table:
 
     def _let_in(self, push: np.ndarray, u: np.ndarray, often: np.ndarray, gain: np.ndarray) -> None:
         """Let pairs of large gain take part, too, so many for an anchor."""
-        policy, (pos, neg), size = self.policy, self._sides, push.size
-        gain[tuple(self._at[policy.ends].T)] = 0.0
-        i, k = _promising(gain)
-        best = np.argsort(-gain[i, k], kind="stable")[: max(_MOST - size, 0)]
-        new = np.column_stack([pos[i[best]], neg[k[best]]])
+        policy, size = self.policy, push.size
+        new = self._partners.promising(gain, policy.ends, _MOST - size)
         start, kept, before = self._game.start, self._kept(often), self._C
         self._take(replace(
             policy, ends=np.vstack([policy.ends, new]),
-            push=np.append(push, np.zeros(best.size)),
+            push=np.append(push, np.zeros(len(new))),
             u=np.append(u, 1.0 - kept[new].prod(axis=1)),
             factor=np.vstack([self._factor, start[new[:, 0]] - start[new[:, 1]]]),
         ))
@@ -234,11 +215,8 @@ class _Table:
         self, terms: _Terms, u: np.ndarray, often: np.ndarray
     ) -> tuple[_Terms, np.ndarray]:
         """The same policy with pairs that would gain much against the mean, and frequencies."""
-        pos, neg = self._sides
-        x = terms.t + _force(self.policy.ends, terms.s * (1.0 - u), terms.t.size)
-        F, kept = self.dual.p - 0.5 * (self.K @ x), np.maximum(self._kept(often), _SELDOM)
-        slope = np.maximum(F[pos][:, None] - F[neg][None], 0.0)
-        gain = slope**2 * kept[pos][:, None] * kept[neg][None] / self._square
+        x = terms.t + force_of(self.policy.ends, terms.s * (1.0 - u), terms.t.size)
+        gain = self._partners.gains(self.dual.p - 0.5 * (self.K @ x), self._kept(often))
         self._let_in(terms.s, u, often, gain)
         return _Terms(self, terms.t, self.policy.push), self.policy.u
 
@@ -251,7 +229,8 @@ class _Table:
         to answer as long as the bound rises.
         """
         self._take(PairPolicy.empty(self.dual.p.size, self._free))
-        self._let_in(np.zeros(0), np.zeros(0), np.zeros(self._free.size), 1.0 / self._square)
+        none, near = np.zeros(0), 1.0 / self._partners.square
+        self._let_in(none, none, np.zeros(self._free.size), near)
         at = _Terms(self, self.policy.t, self.policy.push)
         seldom = np.full(at.s.size, 0.05), np.zeros(self._free.size)
         best, last = self._certificate(at, *seldom), at
@@ -331,7 +310,7 @@ class _Table:
         hi = np.append(dual.hi[base], np.full(P, cap))
         x = np.append(last.t[base], np.minimum(last.s, cap))
         slope = np.append(dual.p[base], self.pd * kept) - Q @ x
-        steps = _ascend(Q, slope, lo, hi, a, x, _STEPS * x.size, _ACCURACY * abs(target))
+        steps = ascend(Q, slope, lo, hi, a, x, _STEPS * x.size, _ACCURACY * abs(target))
         self._count(steps, x.size)
         t = np.zeros(last.t.size)
         t[base] = x[:a]
@@ -412,27 +391,8 @@ class _Terms:
         )
 
 
-def _force(ends: np.ndarray, push: np.ndarray, size: int) -> np.ndarray:
-    """Multipliers that such forces of pairs add up to."""
-    total = np.zeros(size)
-    np.add.at(total, ends[:, 0], push)
-    np.add.at(total, ends[:, 1], -push)
-    return total
-
-
-def _promising(gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of the best entries of every row and of every column that are positive."""
-    chosen = np.zeros(gain.shape, np.bool_)
-    for axis in (0, 1):
-        best = np.argsort(-gain, axis=axis, kind="stable")
-        best = best[:_PARTNERS] if axis == 0 else best[:, :_PARTNERS]
-        np.put_along_axis(chosen, best, True, axis=axis)
-    rows, columns = np.nonzero(chosen & (gain > 0.0))
-    return rows, columns
-
-
 @outer
-def _ascend(
+def ascend(
     Q: np.ndarray, slope: np.ndarray, lo: np.ndarray, hi: np.ndarray, a: int, x: np.ndarray,
     steps: int, accuracy: float,
 ) -> int:

@@ -45,7 +45,7 @@ from .moments import RANK, TINY, moment_loss, rounding, work
 from .robust import largest_sums
 from .splitting import MAX_FREQUENCY, Prices, Splitting, unit_of
 
-__all__ = ["Policy", "RecourseGame"]
+__all__ = ["Policy", "RecourseGame", "RecourseTable"]
 
 _EPS = np.finfo(np.float64).eps
 _NEAR = 0.25  # points whose margin is off by less than this are worth being places
@@ -148,6 +148,7 @@ class RecourseGame:
         self.split = np.zeros((anchors.size, anchors.size))
         self.factor = np.random.default_rng(0).normal(size=(anchors.size, RANK))
         self.moments_pay = True
+        self.first: GameBound | None = None  # what the first game gave
         self.operations = 0.0  # of all games so far, in units of those of an added row
 
     def open(
@@ -159,7 +160,7 @@ class RecourseGame:
         Both ways to answer are tried, and the better of the policies is gone on from: by splitting
         where much is open, or where that has come clearly further.
         """
-        table = _Table(self, dual, free, rates)
+        table = RecourseTable(self, dual, free, rates)
         start = table.soft_start(target, patience)
         few = min(rounds, _GROW)
         best = table.play(*start, target, few, stale_rounds, patience, _ByProjection)
@@ -171,18 +172,19 @@ class RecourseGame:
         way: _Way | None = _BySplitting if pays else None
         later = table.play(best.policy, best.mixture, target, max(rounds - few, 1), stale_rounds,
                            patience, way)
-        return max(best, later, key=lambda one: one.bound)
+        self.first = max(best, later, key=lambda one: one.bound)
+        return self.first
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: Policy, mixture: Mixture,
         target: float, rounds: int, stale_rounds: int, patience: Patience,
     ) -> GameBound:
         """See `relaxations.svm.bounds.game.Game`."""
-        return _Table(self, dual, free, rates).play(
+        return RecourseTable(self, dual, free, rates).play(
             policy, mixture, target, rounds, stale_rounds, patience)
 
 
-class _Table:
+class RecourseTable:
     """One node's game, with the free variables sorted by rate, as the certificates want them."""
 
     def __init__(self, game: RecourseGame, dual: Dual, free: np.ndarray, rates: Rates) -> None:
@@ -344,16 +346,22 @@ class _Table:
 
         Where only places move, those whose multiplier is not where it ought to be are, too.
         """
-        places, (x, F, beta) = terms.policy.places, self._mean(terms.policy, u)
-        new = np.setdiff1d(self._worthwhile(x, F, beta), places)
+        policy = self._with_more_places(terms.policy, *self._mean(terms.policy, u), misplaced)
+        return terms if policy is terms.policy else _Terms.of(self, policy)
+
+    def _with_more_places(
+        self, policy: Policy, x: np.ndarray, F: np.ndarray, beta: float, misplaced: bool
+    ) -> Policy:
+        """See `_grown`; with the mean multipliers, their gradient and intercept."""
+        new = np.setdiff1d(self._worthwhile(x, F, beta), policy.places)
         if misplaced:
             lo, hi = self._dual.lo, self._dual.hi
             off = np.where(beta < F, x < hi - 1e-9, x > lo + 1e-9) & ~self._is_free & (lo < hi)
-            new = np.setdiff1d(np.union1d(new, np.flatnonzero(off)), places)
+            new = np.setdiff1d(np.union1d(new, np.flatnonzero(off)), policy.places)
         if not new.size:
-            return terms
-        self._set_places(np.append(places, new))
-        return _Terms.of(self, terms.policy.with_places(new, _RIDGE * self._unit))
+            return policy
+        self._set_places(np.append(policy.places, new))
+        return policy.with_places(new, _RIDGE * self._unit)
 
     def _project(self, ridge: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Ridge projections rho on the affine hull of the places, and the residuals' products.
@@ -498,7 +506,7 @@ class _BySplitting:
     in the mean stay without.
     """
 
-    def __init__(self, table: _Table, policy: Policy, u: np.ndarray) -> None:
+    def __init__(self, table: RecourseTable, policy: Policy, u: np.ndarray) -> None:
         self._table = table
         _, F, beta = table._mean(policy, u)
         free, p = table._free, table._dual.p
@@ -517,7 +525,7 @@ class _BySplitting:
         """A policy that answers the mixture, not yet feasible."""
         rows = self._rows
         with np.errstate(over="ignore", invalid="ignore"):
-            t, R = self._splitting.answer(u[rows], C[np.ix_(rows, rows)], _ANSWER_STEPS)
+            t, R, _ = self._splitting.answer(u[rows], C[np.ix_(rows, rows)], _ANSWER_STEPS)
         self._table._count(0, self._first_work + self._work)
         self._first_work = 0.0
         if not (np.isfinite(t).all() and np.isfinite(R).all()):
@@ -545,7 +553,7 @@ class _ByProjection:
     variance v_a, has the ridge 2 lambda_a s_a / v_a.  They follow these values from round to round.
     """
 
-    def __init__(self, table: _Table, policy: Policy, u: np.ndarray) -> None:
+    def __init__(self, table: RecourseTable, policy: Policy, u: np.ndarray) -> None:
         self._table, self._reach, self._round = table, 0.5, 0
         self._ridge = policy.ridge
 
@@ -660,7 +668,7 @@ class _Terms:
     """
 
     def __init__(
-        self, game: _Table, policy: Policy, active: np.ndarray, half: np.ndarray,
+        self, game: RecourseTable, policy: Policy, active: np.ndarray, half: np.ndarray,
         on_free: np.ndarray, on_places: np.ndarray,
     ) -> None:
         self._game, self.policy, self.active, self.half = game, policy, active, half
@@ -673,7 +681,7 @@ class _Terms:
         self.value = self.plain - rounding(p, game._diag, np.abs(t).sum() + np.abs(R).sum())
 
     @classmethod
-    def of(cls, game: _Table, policy: Policy) -> _Terms:
+    def of(cls, game: RecourseTable, policy: Policy) -> _Terms:
         """Computed afresh: K t / 2, and K delta_j on the free variables and on the places."""
         active = np.flatnonzero(policy.t[game._free])
         s, R = policy.t[game._free[active], None], policy.R[active]

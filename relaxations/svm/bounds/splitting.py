@@ -17,6 +17,10 @@ scaled prices draw them together:
   the same eigenvectors;
 - the copies of the boxes are projections, `relaxations.svm.bounds.robust`.
 
+Pairs of anchors whose force goes nowhere when they are broken (`relaxations.svm.bounds.joint`) are
+more *forces*: their multipliers stand beside those of the free anchors, with a frequency and a
+covariance like theirs, but without R.
+
 A few steps at a time, from where the last answer ended, are enough: mixtures change slowly, and
 every policy, once mended, gives a valid bound.
 """
@@ -43,6 +47,7 @@ _PENALTY = 2.0  # on copies that differ, for boxes and kernel of size one
 _HIDDEN = 0.02  # of the penalty: eigenvalues of the kernel that need not be told apart
 _LIKE = 100.0  # times the usual size of a kernel, beyond which single precision is not enough
 _ON_X, _ON_SUMS = 0.25, 5.0  # the same for x and t, and for sums of R, in units of R's
+_NO_PAIRS, _NO_FORCE = np.zeros((0, 2), int), np.zeros(0)
 
 
 @dataclass
@@ -156,21 +161,30 @@ class Splitting:
         Over the free variables.
     prices : Prices, optional
         To begin with.
+    ends : ndarray of int (P, 2), optional
+        The positive and the negative variable of each pair.
+    push : ndarray (P,), optional
+        Their forces to begin with.
     """
 
     def __init__(
         self, dual: Dual, places: np.ndarray, free: np.ndarray, t: np.ndarray, R: np.ndarray,
-        u: np.ndarray, rates: Rates, prices: Prices | None,
+        u: np.ndarray, rates: Rates, prices: Prices | None, ends: np.ndarray = _NO_PAIRS,
+        push: np.ndarray = _NO_FORCE,
     ) -> None:
-        K, self._places, self._free = dual.gram.K, places, free
+        K, self._places, self._free, self._m = dual.gram.K, places, free, free.size
         self._precision = _precision(dual.gram.diag, free, places)
         self._KFF, self._KFA = K[np.ix_(free, free)], self._short(K[np.ix_(free, places)])
         self._ends = np.stack([dual.hi[places], -dual.lo[places]])
-        self._t_lo, self._t_hi = dual.lo[free], dual.hi[free]
+        self._t_lo = np.append(dual.lo[free], np.zeros(push.size))
+        self._t_hi = np.append(dual.hi[free], np.full(push.size, np.inf))
         self._rest = t.copy()
         self._rest[free] = self._rest[places] = 0.0
         linear = dual.p - 0.5 * (K @ self._rest)
         self._p_free, self._p_places = linear[free], linear[places]
+        if push.size:
+            self._add_pairs(K, linear, ends)
+        self._is_row = np.arange(self._t_lo.size) < free.size
         # Only sets within the budgets, whether or not they use them up: near enough for answers.
         self._rates = Rates(rates.weights, rates.budgets, np.zeros(rates.budgets.size, np.bool_))
         self._spans, self._starts = spans_of(rates.weights), starts_of(rates.weights)
@@ -180,16 +194,26 @@ class Splitting:
         hidden = min(_HIDDEN, 1.0 / max(places.size, 1)) * self._on_R
         self._spectrum = _Spectrum(K[np.ix_(places, places)], hidden, self._precision)
         self._eliminate()
-        self._t, self._R = t[free], R.T.copy()
-        x = t[places] + self._R @ np.minimum(u, MAX_FREQUENCY)
+        self._t, self._R = np.append(t[free], push), R.T.copy()
+        x = t[places] + self._R @ np.minimum(u[: free.size], MAX_FREQUENCY)
         self._t_copy = self._t
         self._x_copies, self._R_copies = np.stack([x, -x]), np.stack([self._R, -self._R])
         if prices is None:
             prices = Prices(places[:0], free[:0], np.zeros((2, 0, 0)), np.zeros((2, 0)),
                             np.zeros(0), np.zeros(0))
         self.prices = prices.of(places, free)
+        self._of_signs = np.append(self.prices.t, np.zeros(push.size))
         self._box_prices = np.zeros((2, places.size))
         self._theta = np.zeros((2, places.size, rates.budgets.size))
+
+    def _add_pairs(self, K: np.ndarray, linear: np.ndarray, ends: np.ndarray) -> None:
+        """Let pairs be forces, too: kernel rows and linear terms of e_j - e_k."""
+        j, k = ends.T
+        Kd = K[:, j] - K[:, k]
+        mixed = Kd[self._free]
+        self._KFF = np.block([[self._KFF, mixed], [mixed.T, Kd[j] - Kd[k]]])
+        self._KFA = np.vstack([self._KFA, self._short(Kd[self._places].T)])
+        self._p_free = np.append(self._p_free, linear[j] - linear[k])
 
     def _short(self, values: np.ndarray) -> np.ndarray:
         return values.astype(self._precision, copy=False)
@@ -210,11 +234,23 @@ class Splitting:
 
     def answer(
         self, u: np.ndarray, C: np.ndarray, steps: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Multipliers (N,) and recourse (m, k) that answer the mixture; the boxes nearly hold."""
-        self._u = np.minimum(u, MAX_FREQUENCY)
-        self._kept, self._C = 1.0 - self._u, C
-        variances, U = eigh(C, check_finite=False)
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The answer to the mixture; the boxes nearly hold.
+
+        Parameters
+        ----------
+        u, C : ndarray (m + P,), (m + P, m + P)
+            Mean and covariance: of free variables given up, then of pairs broken.
+        steps : int
+
+        Returns
+        -------
+        t, R, push : ndarray (N,), (m, k), (P,)
+        """
+        m = self._m
+        often = np.minimum(u, MAX_FREQUENCY)
+        self._u, self._kept, self._C = often[:m].copy(), 1.0 - often, C
+        variances, U = eigh(C[:m, :m], check_finite=False)
         self._U = self._short(U)
         self._factors = 0.5 * self._short(np.maximum(variances, 0.0))[:, None]
         self._even = self._spectrum.divide(
@@ -223,43 +259,48 @@ class Splitting:
         self._even *= (self._on_sums / (1.0 + self._on_sums * self._even.sum(axis=1)))[:, None]
         both = np.outer(self._kept, self._kept)
         system = 0.5 * self._KFF * (both + C) - self._schur * both
-        np.fill_diagonal(system, system.diagonal() + self._on_x + self._on_sums)
+        np.fill_diagonal(system, system.diagonal() + self._on_x + self._on_sums * self._is_row)
         self._system = _factor(system, self._on_x + self._on_sums)
         for _ in range(steps):
             self._move_R()
             self._move_x()
             self._move_copies()
         R = 0.5 * (self._R_copies[0] - self._R_copies[1])
-        R[:, self._t_copy == 0.0] = 0.0
+        R[:, self._t_copy[:m] == 0.0] = 0.0
         t = self._rest.copy()
-        t[self._free] = self._t_copy
+        t[self._free] = self._t_copy[:m]
         t[self._places] = 0.5 * (self._x_copies[0] - self._x_copies[1]) - R @ self._u
-        return t, R.T
+        return t, R.T, self._t_copy[m:]
 
     def _move_R(self) -> None:
         """R for given t: one system for each eigenvector of C."""
-        U = self._U
+        U, m = self._U, self._m
         target = self._R_copies[0] - self._R_copies[1] - self.prices.R.sum(axis=0)
-        right = self._factors * ((U.T * self._short(self._t)) @ self._KFA)
+        right = self._factors * ((U.T * self._short(self._t[:m])) @ self._KFA[:m])
+        if self._t.size > m:
+            pushed = self._short(0.5 * self._C[:m, m:] * self._t[m:])
+            right += U.T @ (pushed @ self._KFA[m:])
         right += self._on_R * (self._short(target) @ U).T
-        right += self._on_sums * (U.T @ self._short(self._t - self.prices.sums))[:, None]
+        right += self._on_sums * (U.T @ self._short(self._t[:m] - self.prices.sums))[:, None]
         found = self._spectrum.divide(right, self._factors, 2.0 * self._on_R)
         found -= self._even * found.sum(axis=1)[:, None]
         self._R = found.T @ U.T
 
     def _move_x(self) -> None:
         """x and t for given R, and the intercept, which keeps their sum."""
-        prices, kept, copies = self.prices, self._kept, self._x_copies
-        right = kept * self._p_free + 0.5 * np.einsum("jk,jk->j", self._C, self._KFA @ self._R)
-        right += self._on_x * (self._t_copy - prices.t)
-        right += self._on_sums * (self._R.sum(axis=0) + prices.sums)
+        prices, kept, copies, m = self.prices, self._kept, self._x_copies, self._m
+        right = kept * self._p_free
+        right += 0.5 * np.einsum("jk,jk->j", self._C[:, :m], self._KFA @ self._R)
+        right += self._on_x * (self._t_copy - self._of_signs)
+        right[:m] += self._on_sums * (self._R.sum(axis=0) + prices.sums)
         x = self._p_places + self._on_x * (copies[0] - copies[1] - prices.x.sum(axis=0))
-        level = kept * (1.0 - self._half_sums)
+        level = kept * (self._short(self._is_row) - self._half_sums)
         both = np.column_stack([right - kept * (self._half @ self._short(x)), level])
         t, slope = cho_solve(self._system, both, check_finite=False).T
         x = self._spectrum.divide(x, 0.5, 2.0 * self._on_x)
-        sums = self._rest.sum() + kept @ t + x.sum() - (kept * t) @ self._half_sums
-        slopes = kept @ slope - (kept * slope) @ self._half_sums + self._level.sum()
+        counted = kept * self._is_row  # those of pairs are zero
+        sums = self._rest.sum() + counted @ t + x.sum() - (kept * t) @ self._half_sums
+        slopes = counted @ slope - (kept * slope) @ self._half_sums + self._level.sum()
         beta = sums / slopes
         self._t = t - beta * slope
         self._x = x - self._short(kept * self._t) @ self._half - beta * self._level
@@ -280,6 +321,7 @@ class Splitting:
             self._x_copies[end], self._R_copies[end] = x, R
             prices.x[end] += self._x - sign * x
             prices.R[end] += self._R - sign * R
-        self._t_copy = np.clip(self._t + prices.t, self._t_lo, self._t_hi)
-        prices.t += self._t - self._t_copy
-        prices.sums += self._R.sum(axis=0) - self._t
+        self._t_copy = np.clip(self._t + self._of_signs, self._t_lo, self._t_hi)
+        self._of_signs += self._t - self._t_copy
+        prices.t = self._of_signs[: self._m]
+        prices.sums += self._R.sum(axis=0) - self._t[: self._m]
