@@ -60,7 +60,7 @@ PARTS: list[tuple[str, Settings, Callable[[], AbstractContextManager]]] = [
     ("all but the drop search", replace(ON, begin_with="drop", chances=()), nullcontext),
     ("all but the search with recourse",
      replace(ON, begin_with="recourse", chances=()), nullcontext),
-    ("all but the search by pairs", replace(ON, begin_with="pairs", chances=()), nullcontext),
+    ("all but the search with pairs", replace(ON, begin_with="pairs", chances=()), nullcontext),
     ("pairs", replace(ON, chances=tuple(
         chance._replace(rivals=tuple(name for name in chance.rivals if name != "pairs"))
         for chance in ON.chances)), nullcontext),

@@ -3,7 +3,7 @@
     python -m benchmarks.roots
 
 prints a table of docs/bounds.md: the plain convex bound, the drop bound, those with recourse and
-by pairs, next to the best solution that a search of `--limit` seconds finds.
+with both recourse and pairs, next to the best solution that a search of `--limit` seconds finds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--limit", type=float, default=20.0, metavar="SECONDS",
                         help="for the search whose solution is the measure (default 20)")
     options = parser.parse_args(arguments)
-    print("| instance | best | plain | drop bound | with recourse | by pairs | seconds |")
+    print("| instance | best | plain | drop bound | with recourse | and pairs | seconds |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for sample in CASES:
         instance = sample.problem().instance

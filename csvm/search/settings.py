@@ -80,7 +80,7 @@ class Settings:
     first_rounds, rounds, patience : int
         Rounds of the first game, of later ones, and rounds without progress.
     recourse_rounds : int
-        Rounds of later games with recourse or by pairs, each of which takes ten times as long.
+        Rounds of later games with recourse, or with pairs, each of which takes ten times as long.
     start_age, most_age, recourse_age : int
         How many sets the frequencies of a node count for.
     rare, decided : float

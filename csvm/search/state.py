@@ -43,7 +43,7 @@ class State:
     age : int
         How many sets these were.
     policy : Policy or JointPolicy, optional
-        Of the bound with recourse or by pairs, its own or its parent's.
+        Of the bound with recourse, with or without pairs, its own or its parent's.
     settled : bool
         Whether that bound has been found for this very node.
     """
