@@ -31,8 +31,8 @@ and bounds the last sum by prices of the budgets.
 sets, here with frequencies u_p and covariance C_pq of broken pairs.  The best answer maximises a
 node dual with one coordinate for each pair beside those of t; its kernel is (1 - u_p) K d_p between
 the two kinds and ((1 - u_p)(1 - u_q) + C_pq) d_p'K d_q between pairs.
-Every now and then other pairs come in, those whose force would grow against the mean.  What it
-finds is where `relaxations.svm.bounds.joint` goes on from.
+In the first game pairs come in every now and then, those whose force would grow against the mean.
+Later games, of a few rounds each, go on with those that push: new ones would take too many.
 """
 
 from __future__ import annotations
@@ -96,6 +96,25 @@ class PairPolicy:
         none = np.zeros(0)
         return cls(np.zeros(size), free, np.zeros((0, 2), int), none, none, np.zeros((0, RANK)))
 
+    def decided(self, enforced: np.ndarray, given_up: np.ndarray) -> PairPolicy:
+        """The same policy once some free variables (masks over ``free``) are decided.
+
+        It answers every set that agrees with the decisions as before.
+        """
+        left = ~(enforced | given_up)
+        is_free, gone = np.zeros((2, self.t.size), np.bool_)
+        is_free[self.free[left]] = True
+        gone[self.free[given_up]] = True
+        kept = ~gone[self.ends].any(axis=1)
+        settled = kept & ~is_free[self.ends].any(axis=1)
+        t = self.t + force_of(self.ends[settled], self.push[settled], self.t.size)
+        return replace(self.some(kept & ~settled), t=t, free=self.free[left])
+
+    def compact(self) -> PairPolicy:
+        """In a fraction of the memory, to be kept with a node: without idle pairs."""
+        policy = self.some(self.push > 0.0)
+        return replace(policy, factor=policy.factor.astype(np.float32))
+
     def some(self, pairs: np.ndarray) -> PairPolicy:
         """With these pairs alone."""
         return replace(
@@ -125,10 +144,20 @@ class PairGame:
     ) -> GameBound:
         """The first game, from the best of a range of caps.
 
-        All rounds are played; after ``stale_rounds`` without progress other pairs come in. For the
-        parameters see `relaxations.svm.bounds.game.Game`.
+        All rounds are played; after ``stale_rounds`` without progress other pairs come in.
         """
-        return _Table(self, dual, free, rates).play(target, rounds, stale_rounds, patience)
+        table = _Table(self, dual, free, rates)
+        policy, u = table.soft_start(target, patience)
+        mixture = Mixture.independent(u, 0)
+        return table.play(policy, mixture, target, rounds, stale_rounds, patience, grows=True)
+
+    def play(
+        self, dual: Dual, free: np.ndarray, rates: Rates, policy: PairPolicy, mixture: Mixture,
+        target: float, rounds: int, stale_rounds: int, patience: Patience,
+    ) -> GameBound:
+        """See `relaxations.svm.bounds.game.Game`."""
+        table = _Table(self, dual, free, rates)
+        return table.play(policy, mixture, target, rounds, stale_rounds, patience)
 
 
 class _Table:
@@ -144,6 +173,12 @@ class _Table:
         self._row[free] = np.arange(free.size)
         self._base = np.flatnonzero(~self._is_free & (dual.lo < dual.hi))
         self._partners = Partners(dual, self._is_free)
+
+    def _inward(self, policy: PairPolicy) -> PairPolicy:
+        """A policy from outside, made feasible."""
+        possible = self._partners.possible(policy.ends, policy.push)
+        return replace(
+            policy.some(possible), t=self._feasible(policy.t.copy()), free=self._free)
 
     def _take(self, policy: PairPolicy) -> None:
         """Let the pairs of a policy take part, and no others."""
@@ -216,25 +251,29 @@ class _Table:
     # -- the game -------------------------------------------------------------------------------
 
     def play(
-        self, target: float, rounds: int, stale_rounds: int, patience: Patience
+        self, policy: PairPolicy, mixture: Mixture, target: float, rounds: int,
+        stale_rounds: int, patience: Patience, grows: bool = False,
     ) -> GameBound:
-        """See `PairGame.open`."""
-        policy, often = self.soft_start(target, patience)
-        self._take(policy)
-        best_at, u = _Terms(self, policy.t, policy.push), policy.u
+        """See `PairGame.play`; ``grows`` lets other pairs come in."""
+        self._take(self._inward(policy))
+        often, age = mixture.u, mixture.age
+        best_at, u = _Terms(self, self.policy.t, self.policy.push), self.policy.u
         best = self._certificate(best_at, u, often)
         memory, stale = deque([best], MEMORY), 0
         for r in range(1, rounds):
             if best.bound >= target or patience.expired():
                 break
-            if r % _GROW == 0 or stale >= stale_rounds:
+            if not grows and stale >= stale_rounds:
+                break
+            if grows and (r % _GROW == 0 or stale >= stale_rounds):
                 best_at, u = self._enlarged(best_at, u, often)
                 found, stale = self._certificate(best_at, u, often), 0
                 best = max(best, found, key=lambda one: one.bound)
                 memory = deque([found], MEMORY)
-            seen, share = memory[-1], 2.0 / (r + 3.0)
+            seen, share = memory[-1], 2.0 / (age + 4.0)
             u = mixed(u, self._C, seen.z, seen.factor @ seen.factor.T, share)
             often = often + share * (seen.given_up - often)
+            age += 1
             other = _Terms(self, *self._answer(best_at, u, np.inf, target))
             way = best_at, best_at.towards(other, 0.5), other
             pull = best_pull([[at.expected(one) for at in way] for one in memory])
@@ -246,7 +285,7 @@ class _Table:
                 best, best_at, stale = found, now, 0
         return GameBound(
             best.bound, best.reduced, self._policy(best_at, u),
-            Mixture.independent(often, rounds),
+            Mixture.independent(often, age),
         )
 
     def _feasible(self, t: np.ndarray) -> np.ndarray:
