@@ -60,10 +60,12 @@ PARTS: list[tuple[str, Settings, Callable[[], AbstractContextManager]]] = [
     ("all but the drop search", replace(ON, begin_with="drop", chances=()), nullcontext),
     ("all but the search with recourse",
      replace(ON, begin_with="recourse", chances=()), nullcontext),
-    ("all but the search with pairs", replace(ON, begin_with="pairs", chances=()), nullcontext),
-    ("pairs", replace(ON, chances=tuple(
-        chance._replace(rivals=tuple(name for name in chance.rivals if name != "pairs"))
-        for chance in ON.chances)), nullcontext),
+    ("all but the search by pairs", replace(ON, begin_with="pairs", chances=()), nullcontext),
+    ("all but that by both", replace(ON, begin_with="joint", chances=()), nullcontext),
+    *((name, replace(ON, chances=tuple(
+        chance._replace(rivals=tuple(rival for rival in chance.rivals if rival not in out))
+        for chance in ON.chances)), nullcontext)
+      for name, out in (("pairs", ("pairs", "joint")), ("both in one policy", ("joint",)))),
     ("trials before a split of the convex search", replace(ON, probes=0), nullcontext),
     ("half as many trials again as the split needs", replace(ON, spare=1.0), nullcontext),
     ("covers where one anchor at most is left", replace(ON, few=-1.0), nullcontext),

@@ -59,6 +59,7 @@ SEARCHES = {
         Chance(2e6, 0.0, ("drop", "recourse"), 1.0), Chance(4e6, 0.0, ("pairs",), 1.0),
     )),
     "pairs": Settings(begin_with="pairs"),
+    "joint": Settings(begin_with="joint"),
 }
 
 
@@ -179,6 +180,7 @@ def audit(seed, node_solver, search):
     *((seed, "auto", "recourse") for seed in range(160, 230)),
     *((seed, "auto", "all") for seed in range(230, 270)),
     *((seed, "auto", "pairs") for seed in range(400, 460)),
+    *((seed, "auto", "joint") for seed in range(460, 500)),
     *((seed, "osqp", search) for seed in range(270, 285) for search in SEARCHES),
 ])
 def test_optimum_and_every_bound_match_enumeration(seed, node_solver, search):
@@ -359,7 +361,7 @@ def test_a_resumed_search_goes_on_with_the_same_bound(search, tmp_path):
 
 @pytest.mark.parametrize("first, rival", [
     ("convex", "drop"), ("convex", "recourse"), ("drop", "recourse"), ("recourse", "drop"),
-    ("convex", "pairs"), ("pairs", "recourse"),
+    ("convex", "pairs"), ("pairs", "recourse"), ("joint", "recourse"),
 ])
 def test_every_search_gives_way_to_one_that_has_come_further(first, rival):
     """To all of the optimum, if the other may go on to the end of its tree."""

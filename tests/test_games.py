@@ -136,7 +136,7 @@ class JointState(State):
 
     def begin(self, seed):
         RecourseState.begin(self, seed)
-        self.game = JointGame(self.game)
+        self.game = JointGame(self.game, PairGame(self.data.gram))
 
     def silly_policy(self):
         pairs = PairState.silly_policy(self)
@@ -240,7 +240,7 @@ def test_a_policy_kept_compactly_bounds_as_well(block, game):
             assert found.policy.compact().R.nbytes <= 0.5 * found.policy.R.nbytes
 
 
-@pytest.mark.parametrize("search", ["recourse", "pairs"])
+@pytest.mark.parametrize("search", ["recourse", "pairs", "joint"])
 @pytest.mark.parametrize("far", [0.0, 1e-9, 1.0, 1e6])
 def test_kernels_that_hardly_see_the_anchors(far, search):
     """Singular between the places, and of another size at the anchors."""
@@ -249,7 +249,7 @@ def test_kernels_that_hardly_see_the_anchors(far, search):
     X[40:] *= far
     y = np.where(rng.random(60) < 0.5, 1.0, -1.0)
     weights, spare = np.ones((1, 20)), 3.0
-    if search == "pairs":
+    if search != "recourse":
         weights, spare = np.array([y[40:] > 0, y[40:] < 0], dtype=float), 2.0
     data = Instance(X @ X.T, y, np.ones(40), weights, weights.sum(axis=1) - spare)
     settings = Settings(begin_with=search, chances=())

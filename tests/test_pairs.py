@@ -53,7 +53,7 @@ def test_pairs_see_what_recourse_does_not():
     for seed in range(5):
         data = opposed(seed, 8, 1.0)
         bounds = []
-        for search in ("recourse", "pairs"):
+        for search in ("recourse", "pairs", "joint"):
             settings = Settings(begin_with=search, chances=())
             problem = CSVMProblem(data, settings=settings)
             root = bnb.solve(problem, branching="first", node_limit=1)
@@ -61,6 +61,7 @@ def test_pairs_see_what_recourse_does_not():
             assert root.bound <= full.objective * (1 + 1e-6)
             bounds.append(root.bound)
         assert bounds[1] > 2.0 * bounds[0]
+        assert bounds[2] >= bounds[1] * (1 - 1e-6)
 
 
 def test_anchors_of_one_class_have_no_pairs():

@@ -185,7 +185,8 @@ def test_the_optimum_is_that_of_brute_force(kind, block, two_workers, monkeypatc
 
 
 ANY_MOMENT = Settings(probes=0, chances=tuple(
-    Chance(2e5 * 2.0**k, 0.2 * 0.5**k, ("drop", "recourse", "pairs"), 1.0) for k in range(8)
+    Chance(2e5 * 2.0**k, 0.2 * 0.5**k, ("drop", "recourse", "pairs", "joint"), 1.0)
+    for k in range(8)
 ))
 
 

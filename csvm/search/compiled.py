@@ -13,7 +13,7 @@ import bnb
 from bnb import Reason
 
 from .instance import Instance
-from .problem import CSVMProblem
+from .problem import BY_GAMES, CSVMProblem
 from .settings import Settings
 
 __all__ = ["warm_up"]
@@ -43,7 +43,7 @@ def warm_up(is_factor: bool) -> None:
     weights = np.array([y[12:] > 0, y[12:] < 0], dtype=float)
     data = Instance(kernel, y, np.ones(12), weights, np.full(2, 4.0), is_factor=is_factor)
     with event.install_listener("numba:compile", _Messenger()):
-        for search in ("convex",) if is_factor else ("convex", "drop", "recourse", "pairs"):
+        for search in ("convex",) if is_factor else ("convex", *BY_GAMES):
             problem = CSVMProblem(data, settings=Settings(begin_with=search, chances=()))
             result = bnb.solve(problem, branching="first", node_limit=20)
             if result.reason is Reason.INTERRUPT:  # that was meant for whoever waits for this

@@ -11,9 +11,10 @@ from bnb.problem import Candidate, Child, Evaluation, Goal, Problem, RestartErro
 from relaxations.svm.bounds.convex import ConvexBound
 from relaxations.svm.bounds.game import DropGame, Game
 from relaxations.svm.bounds.joint import JointGame
+from relaxations.svm.bounds.pairs import PairGame
 from relaxations.svm.bounds.recourse import RecourseGame
 from relaxations.svm.gram import dense
-from relaxations.svm.solvers import SMOSolver, make_solver
+from relaxations.svm.solvers import NodeSolver, SMOSolver, make_solver
 
 from .contest import Searches
 from .convex import ConvexSearch
@@ -25,10 +26,10 @@ from .rival import Plan, Rival, Strategy
 from .settings import Settings
 from .state import State
 
-__all__ = ["CSVMProblem"]
+__all__ = ["BY_GAMES", "CSVMProblem"]
 
-
-_BY_GAMES = ("drop", "recourse", "pairs")
+BY_GAMES = ("drop", "recourse", "pairs", "joint")
+_OF_BOTH_CLASSES = ("pairs", "joint")
 
 
 class CSVMProblem(Problem):
@@ -46,7 +47,7 @@ class CSVMProblem(Problem):
     """
 
     scratch = frozenset({
-        "_plan", "_earlier", "_contested", "_solver", "_bound", "_convex", "_searches", "_recourse",
+        "_plan", "_earlier", "_contested", "_solver", "_bound", "_convex", "_searches", "_games",
         "finder",
     })
 
@@ -72,7 +73,7 @@ class CSVMProblem(Problem):
         self.finder = Finder(self.instance, self._solver, self.settings)
         self._convex = ConvexSearch(self.instance, self._bound, self.finder, self.settings)
         self._searches: dict[str, Strategy] = {"convex": self._convex}
-        self._recourse: RecourseGame | None = None  # two searches play it
+        self._games: dict[str, Game] = {}  # one goes on from two others
 
     def _has(self, name: str) -> bool:
         """Whether the instance can be searched so: games need the matrix.
@@ -82,23 +83,34 @@ class CSVMProblem(Problem):
         """
         if name == "convex":
             return True
-        possible = name != "pairs" or self.instance.rates_both_classes
-        return name in _BY_GAMES and not self.instance.is_factor and possible
+        possible = name not in _OF_BOTH_CLASSES or self.instance.rates_both_classes
+        return name in BY_GAMES and not self.instance.is_factor and possible
 
     def _make(self, name: str) -> Strategy:
         """A search by games, which need the matrix, and most of them a copy that they write to."""
         data = self.instance.with_matrix()
-        # Any answer gives a valid bound: in a game the last digits are not worth an exact solver.
-        answers = SMOSolver() if self.node_solver == "auto" else self._solver
-        scratch = dense(data.gram.K.copy())
         if name == "drop":
-            game = DropGame(answers, data.gram, scratch)
-            return DropSearch(data, self._convex, game, self.settings)
-        if self._recourse is None:
-            self._recourse = RecourseGame(answers, data.gram, scratch, data.anchors())
-        recourse = self._recourse
-        played: Game = recourse if name == "recourse" else JointGame(recourse)
-        return RecourseSearch(data, self._convex, played, self.settings)
+            drop = DropGame(self._answers(), data.gram, dense(data.gram.K.copy()))
+            return DropSearch(data, self._convex, drop, self.settings)
+        return RecourseSearch(data, self._convex, self._game(name, data), self.settings)
+
+    def _game(self, name: str, data: Instance) -> Game:
+        """A game that leaves the intercept free, made when it is first needed."""
+        if name not in self._games:
+            if name == "pairs":
+                self._games[name] = PairGame(data.gram)
+            elif name == "recourse":
+                self._games[name] = RecourseGame(
+                    self._answers(), data.gram, dense(data.gram.K.copy()), data.anchors())
+            else:
+                recourse, pairs = self._game("recourse", data), self._game("pairs", data)
+                assert isinstance(recourse, RecourseGame) and isinstance(pairs, PairGame)
+                self._games[name] = JointGame(recourse, pairs)
+        return self._games[name]
+
+    def _answers(self) -> NodeSolver:
+        """Any answer gives a valid bound: the last digits are not worth an exact solver."""
+        return SMOSolver() if self.node_solver == "auto" else self._solver
 
     def _by(self, name: str) -> Strategy:
         """The search of that name, made when it is first needed."""
@@ -152,7 +164,7 @@ class CSVMProblem(Problem):
         Without an incumbent only the convex search has something to aim at.
         """
         name = "drop" if np.isfinite(node.b_u - node.b_l) else self._plan.search
-        if name in ("recourse", "pairs") and not np.isfinite(goal.cutoff):
+        if name in ("recourse", *_OF_BOTH_CLASSES) and not np.isfinite(goal.cutoff):
             name = "convex"
         return self._by(name)
 
@@ -204,7 +216,7 @@ class CSVMProblem(Problem):
         """The search in use and its rivals, for workers."""
         self._contested = True
         own = self._operations() - self._plan.rival_work
-        usable = {name for name in ("convex", *_BY_GAMES) if self._has(name)}
+        usable = {name for name in ("convex", *BY_GAMES) if self._has(name)}
         return Searches(self._plan, own, usable, workers)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The search by recourse, with or without pairs: split on the anchors that the game drops most.
+"""The search by recourse, pairs or both: split on the anchors that the game drops most often.
 
 The intercept stays free.  A node plays the game, decides what its bound decides, and goes on as the
 child that is left where the other one is refuted; see docs/bounds.md.

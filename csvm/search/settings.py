@@ -12,6 +12,9 @@ SECOND = 7e8
 operations, so that its runs repeat."""
 
 
+_RIVALS = ("drop", "recourse", "pairs", "joint")
+
+
 class Chance(NamedTuple):
     """When other searches go on, and when one takes over.
 
@@ -62,13 +65,14 @@ class Settings:
         When other searches go on. The first comes after hundredths of a second, for problems that
         the drop bound all but solves at the root. Later they come with every doubling of the work,
         and it takes less and less to take over: which of two bounds will win is seen late. The
-        first game by pairs takes seconds, so these come last.
+        first game by pairs takes seconds, and that of both recourse and pairs goes on from it: so
+        these come last.
     behind : float
         Factor on the effort of a search each time that its bound is found to be behind.
     catching_up : float
         Where the ratio of the gaps has not risen by this factor since its last chance, that ratio
         is the factor, if it is smaller.
-    begin_with : {"convex", "drop", "recourse", "pairs"}
+    begin_with : {"convex", "drop", "recourse", "pairs", "joint"}
         The search that gets the first chance.
     wide : float
         An interval of the intercept that is halved before anchors are split.
@@ -109,7 +113,7 @@ class Settings:
     round_every: int = 10
     chances: tuple[Chance, ...] = (
         Chance(2e7, 0.5, ("drop",), 0.0), Chance(2e8, 0.5, ("recourse",), 0.0),
-        *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, ("drop", "recourse", "pairs")[: 2 + (k > 2)], 1.0)
+        *(Chance(5e8 * 2.0**k, 0.2 * 0.5**k, _RIVALS[: 2 + (k > 2) + (k > 3)], 1.0)
           for k in range(8)),
     )
     behind: float = 0.7

@@ -9,6 +9,7 @@ import numpy as np
 
 from relaxations.svm.bounds.game import Mixture
 from relaxations.svm.bounds.joint import JointPolicy
+from relaxations.svm.bounds.pairs import PairPolicy
 from relaxations.svm.bounds.recourse import Policy
 
 from .instance import FREE
@@ -42,8 +43,8 @@ class State:
         By how much enforcing each anchor raises the bound of a game at least, where positive.
     age : int
         How many sets these were.
-    policy : Policy or JointPolicy, optional
-        Of the bound with recourse, with or without pairs, its own or its parent's.
+    policy : Policy, PairPolicy or JointPolicy, optional
+        Of the bound with recourse, by pairs or both, its own or its parent's.
     settled : bool
         Whether that bound has been found for this very node.
     """
@@ -58,7 +59,7 @@ class State:
     age: int = 0
     bound: float = -np.inf
     width_cost: float = 0.0
-    policy: Policy | JointPolicy | None = None
+    policy: Policy | PairPolicy | JointPolicy | None = None
     settled: bool = False
     inherited: float = -np.inf
 

@@ -48,8 +48,9 @@ from .splitting import MAX_FREQUENCY, Prices, Splitting
 __all__ = ["JointGame", "JointPolicy"]
 
 _MOST = 500  # pairs in a game
+_ROUNDS = 40  # of the first game, after those of the other two
 _GROW = 20  # rounds after which other pairs may come in
-_PATIENCE = 30  # rounds of the first game without progress
+_PATIENCE = 15  # rounds of the first game without progress
 _START_AGE = 5  # sets that the mixture of the game that is gone on from counts for
 _ANSWER_STEPS = 6  # the mixture changes in between
 _STEPS = 10  # per variable, that an answer may take: any answer gives a valid bound
@@ -133,12 +134,12 @@ class JointGame:
     Parameters
     ----------
     recourse : RecourseGame
-        Plays the beginning of the first game, unless it has.
+    pairs : PairGame
+        They play the beginning of the first game, unless they have.
     """
 
-    def __init__(self, recourse: RecourseGame) -> None:
-        self.recourse = recourse
-        self._pairs = PairGame(recourse.gram)
+    def __init__(self, recourse: RecourseGame, pairs: PairGame) -> None:
+        self.recourse, self._pairs = recourse, pairs
         self.operations = 0.0  # of all games so far, in units of those of an added row
 
     def open(
@@ -152,26 +153,24 @@ class JointGame:
             return first
         mixture = replace(first.mixture, age=min(first.mixture.age, _START_AGE))
         table = _Table(self, dual, free, rates)
-        found = table.play(first.policy, mixture, target, rounds, _PATIENCE, patience, grows=True)
+        found = table.play(first.policy, mixture, target, _ROUNDS, _PATIENCE, patience, grows=True)
         return max(found, first, key=lambda one: one.bound)
 
     def _begin(
         self, dual: Dual, free: np.ndarray, rates: Rates, target: float, rounds: int,
         stale_rounds: int, patience: Patience,
     ) -> GameBound:
-        how = dual, free, rates, target, rounds, stale_rounds, patience
-        before = self.recourse.operations
-        first = self.recourse.first
-        if first is None or not np.array_equal(first.policy.free, free):
-            first = self.recourse.open(*how)
-        self.operations += self.recourse.operations - before
-        first = replace(first, policy=JointPolicy.with_recourse(first.policy))
-        if first.bound >= target or patience.expired():
-            return first
-        pairs = self._pairs.open(*how)
-        self.operations += self._pairs.operations
-        pairs = replace(pairs, policy=JointPolicy.by_pairs(pairs.policy))
-        return max(first, pairs, key=lambda one: one.bound)
+        """The better of the first games with recourse and by pairs."""
+        begun = []
+        for game in (self.recourse, self._pairs):
+            first = game.first
+            if first is None or not np.array_equal(first.policy.free, free):
+                first = game.open(dual, free, rates, target, rounds, stale_rounds, patience)
+            make = JointPolicy.by_pairs if game is self._pairs else JointPolicy.with_recourse
+            begun.append(replace(first, policy=make(first.policy)))
+            if first.bound >= target or patience.expired():
+                break
+        return max(begun, key=lambda one: one.bound)
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: JointPolicy, mixture: Mixture,

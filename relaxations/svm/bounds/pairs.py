@@ -136,6 +136,7 @@ class PairGame:
         self.gram = gram
         # Where the factors of new pairs begin.
         self.start = np.random.default_rng(0).normal(size=(gram.diag.size, RANK))
+        self.first: GameBound | None = None  # what the first game gave
         self.operations = 0.0  # of all games so far, in units of those of an added row
 
     def open(
@@ -149,7 +150,9 @@ class PairGame:
         table = _Table(self, dual, free, rates)
         policy, u = table.soft_start(target, patience)
         mixture = Mixture.independent(u, 0)
-        return table.play(policy, mixture, target, rounds, stale_rounds, patience, grows=True)
+        self.first = table.play(
+            policy, mixture, target, rounds, stale_rounds, patience, grows=True)
+        return self.first
 
     def play(
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: PairPolicy, mixture: Mixture,
