@@ -86,6 +86,11 @@ class CSVMProblem(Problem):
         possible = name not in _OF_BOTH_CLASSES or self.instance.rates_both_classes
         return name in BY_GAMES and not self.instance.is_factor and possible
 
+    def _competes(self, name: str) -> bool:
+        """Whether the search may show what it can do beside others."""
+        many = self.instance.budgets.sum() >= self.settings.many
+        return self._has(name) and (many or name != "joint")
+
     def _make(self, name: str) -> Strategy:
         """A search by games, which need the matrix, and most of them a copy that they write to."""
         data = self.instance.with_matrix()
@@ -187,7 +192,7 @@ class CSVMProblem(Problem):
         if chance is None:
             return []
         solutions: list[tuple[str, np.ndarray]] = []
-        for name in (r for r in chance.rivals if r != plan.search and self._has(r)):
+        for name in (r for r in chance.rivals if r != plan.search and self._competes(r)):
             rival = plan.rivals.setdefault(name, Rival(self.root()))
             its_gap = goal.cutoff - rival.bound if rival.work > 0.0 else 0.0
             effort = plan.effort(name, chance, gap, its_gap)
@@ -216,7 +221,7 @@ class CSVMProblem(Problem):
         """The search in use and its rivals, for workers."""
         self._contested = True
         own = self._operations() - self._plan.rival_work
-        usable = {name for name in ("convex", *BY_GAMES) if self._has(name)}
+        usable = {name for name in ("convex", *BY_GAMES) if self._competes(name)}
         return Searches(self._plan, own, usable, workers)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -55,6 +55,9 @@ class Settings:
     few : float
         A node of the convex search where no more than this can be given up, all budgets together,
         is split by a cover; nowhere if it is negative.
+    many : float
+        Where less than this can be given up, all budgets together, recourse and pairs in one policy
+        are not tried: pairs alone bound nearly as well there, in a fraction of the time.
     decay : float
         How much less a later child of a split counts: it may give up fewer anchors.
     sharpness : float
@@ -108,6 +111,7 @@ class Settings:
     probes: int = 24
     spare: float = 1.5
     few: float = 1.0
+    many: float = 8.0
     decay: float = 0.9
     sharpness: float = 6.0
     round_every: int = 10
