@@ -23,8 +23,18 @@ from ..solvers import NodeSolver
 from .drop import DropBound, Rates, drop_bound
 
 __all__ = [
-    "MEMORY", "ROWS", "SPLIT_STEPS", "DropGame", "Game", "GameBound", "Mixture", "Played",
-    "best_pull", "mixed", "spread",
+    "MEMORY",
+    "ROWS",
+    "SPLIT_STEPS",
+    "DropGame",
+    "Game",
+    "GameBound",
+    "Mixture",
+    "Played",
+    "best_pull",
+    "mixed",
+    "place_of",
+    "spread",
 ]
 
 MEMORY = 8
@@ -120,6 +130,11 @@ class Game(Protocol):
         -------
         GameBound
         """
+
+
+def place_of(dual: Dual, free: np.ndarray, rates: Rates) -> bytes:
+    """What tells a game's node from others: a bound of one says nothing about another."""
+    return b"".join(part.tobytes() for part in (dual.lo, dual.hi, free, rates.budgets))
 
 
 def best_pull(worths: Sequence[Sequence[float]]) -> float:

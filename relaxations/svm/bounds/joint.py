@@ -38,7 +38,7 @@ from ...patience import Patience
 from ..dual import Dual, Point, intercept
 from .broken import broken_loss, climb
 from .drop import Rates
-from .game import MEMORY, GameBound, Mixture, best_pull, mixed
+from .game import MEMORY, GameBound, Mixture, best_pull, mixed, place_of
 from .moments import RANK, moment_loss, rounding, work
 from .pairs import PairGame, PairPolicy, ascend
 from .partners import Partners, force_of
@@ -164,7 +164,7 @@ class JointGame:
         begun = []
         for game in (self.recourse, self._pairs):
             first = game.first
-            if first is None or not np.array_equal(first.policy.free, free):
+            if first is None or game.first_at != place_of(dual, free, rates):
                 first = game.open(dual, free, rates, target, rounds, stale_rounds, patience)
             make = JointPolicy.by_pairs if game is self._pairs else JointPolicy.with_recourse
             begun.append(replace(first, policy=make(first.policy)))

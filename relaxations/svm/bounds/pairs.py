@@ -48,7 +48,7 @@ from ..dual import Dual, make_feasible
 from ..gram import Gram
 from .broken import broken_loss, climb
 from .drop import Rates
-from .game import MEMORY, GameBound, Mixture, best_pull, mixed
+from .game import MEMORY, GameBound, Mixture, best_pull, mixed, place_of
 from .moments import RANK, moment_loss, rounding, work
 from .partners import Partners, force_of
 from .splitting import MAX_FREQUENCY
@@ -136,7 +136,8 @@ class PairGame:
         self.gram = gram
         # Where the factors of new pairs begin.
         self.start = np.random.default_rng(0).normal(size=(gram.diag.size, RANK))
-        self.first: GameBound | None = None  # what the first game gave
+        self.first: GameBound | None = None  # what the first game gave, and where
+        self.first_at = b""
         self.operations = 0.0  # of all games so far, in units of those of an added row
 
     def open(
@@ -152,6 +153,7 @@ class PairGame:
         mixture = Mixture.independent(u, 0)
         self.first = table.play(
             policy, mixture, target, rounds, stale_rounds, patience, grows=True)
+        self.first_at = place_of(dual, free, rates)
         return self.first
 
     def play(

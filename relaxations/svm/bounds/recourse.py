@@ -40,7 +40,7 @@ from ..gram import Gram
 from ..order import descending
 from ..solvers import NodeSolver
 from .drop import ROUNDING, Rates, allowed_loss, empty_losses, resplit_loss, starts_of, with_loss
-from .game import MEMORY, ROWS, SPLIT_STEPS, GameBound, Mixture, best_pull, mixed, spread
+from .game import MEMORY, ROWS, SPLIT_STEPS, GameBound, Mixture, best_pull, mixed, place_of, spread
 from .moments import RANK, TINY, moment_loss, rounding, work
 from .robust import largest_sums
 from .splitting import MAX_FREQUENCY, Prices, Splitting, unit_of
@@ -148,7 +148,8 @@ class RecourseGame:
         self.split = np.zeros((anchors.size, anchors.size))
         self.factor = np.random.default_rng(0).normal(size=(anchors.size, RANK))
         self.moments_pay = True
-        self.first: GameBound | None = None  # what the first game gave
+        self.first: GameBound | None = None  # what the first game gave, and where
+        self.first_at = b""
         self.operations = 0.0  # of all games so far, in units of those of an added row
 
     def open(
@@ -173,6 +174,7 @@ class RecourseGame:
         later = table.play(best.policy, best.mixture, target, max(rounds - few, 1), stale_rounds,
                            patience, way)
         self.first = max(best, later, key=lambda one: one.bound)
+        self.first_at = place_of(dual, free, rates)
         return self.first
 
     def play(
