@@ -206,6 +206,25 @@ def test_fixings_are_valid(block, silly, game):
                 assert least <= best + 1e-6 * max(1.0, abs(best))
 
 
+def test_a_first_game_says_nothing_about_another_node_with_the_same_free_anchors():
+    checked = 0
+    for node in (one for block in range(6) for one in open_nodes(JointState, block)):
+        status = node.status_with(0, 1)
+        for choice in (1, -1):
+            status[node.free[0]] = choice
+            left, free = node.data.propagate(status.copy()), np.flatnonzero(status == 0)
+            if left is None or not free.size:
+                break
+            weights = np.ascontiguousarray(node.data.weights[:, free])
+            rates = Rates(weights, left, node.data.exact & (left < weights.sum(axis=1)))
+            place = node.data.dual(status >= 0), node.data.anchors(free), rates
+            found = node.game.open(*place, FAR, ROUNDS, ROUNDS, FOR_EVER)
+            best = enumerate_node(node.data, status)
+            assert found.bound <= best + 1e-6 * max(1.0, abs(best))
+            checked += choice < 0
+    assert checked > 0
+
+
 @all_games
 @pytest.mark.parametrize("block", range(8))
 def test_a_decided_policy_answers_as_before(block, game):
