@@ -9,6 +9,7 @@ from test_csvm_search import enumerate_node, random_instance
 from test_drop_bound import allowed_sets
 
 import bnb
+from bnb.problem import Goal
 from csvm.search import CSVMProblem, Instance, Settings
 from csvm.search.state import State as SearchNode
 from relaxations.patience import FOR_EVER
@@ -276,3 +277,65 @@ def test_kernels_that_hardly_see_the_anchors(far, search):
     usual = bnb.solve(CSVMProblem(data), branching="first", time_limit=10)
     assert alone.bound <= usual.objective + 1e-6 * abs(usual.objective)
     assert usual.bound <= alone.objective + 1e-6 * abs(alone.objective)
+
+
+def overlapping_classes(size=60, spare=5.0, cost=1.0):
+    """As many points as anchors, of classes that overlap; some of each may be given up."""
+    rng = np.random.default_rng(3)
+    y = rng.choice([-1.0, 1.0], 2 * size)
+    X = rng.normal(size=(2 * size, 5)) + 0.3 * y[:, None]
+    K = np.exp(-0.1 * ((X[:, None] - X[None]) ** 2).sum(axis=-1))
+    weights = np.array([y[size:] > 0, y[size:] < 0], dtype=float)
+    return Instance(K, y, np.full(size, cost), weights, weights.sum(axis=1) - spare)
+
+
+def settled(problem, target, decided=0):
+    """The root, or a node below with so many anchors enforced, after its game."""
+    node = problem.root()
+    node.status[:decided] = 1
+    problem._by(problem.settings.begin_with)._settle(node, Goal(cutoff=target, objective=target))
+    return node
+
+
+@pytest.mark.parametrize("search", ["recourse", "pairs", "joint"])
+def test_a_game_that_ended_early_is_no_start_for_others(search):
+    # As after a resume: the first node is a deep one that the first game refutes at once.
+    settings = Settings(begin_with=search, chances=())
+    alone = settled(CSVMProblem(overlapping_classes(), settings=settings), 600.0)
+    problem = CSVMProblem(overlapping_classes(), settings=settings)
+    deep = problem.root()
+    deep.status[:30] = 1
+    plain = problem._convex.solve(deep, Goal(cutoff=1e9, objective=1e9)).bound
+    assert settled(problem, 1.02 * plain, decided=30).bound >= 1.02 * plain
+    assert settled(problem, 600.0).bound >= 0.99 * alone.bound
+
+
+def test_without_pairs_both_in_one_policy_is_the_game_with_recourse():
+    data = overlapping_classes(20, 3.0)
+    rates = data.rates(np.arange(data.m), data.budgets)
+    place = data.dual(np.ones(data.m, bool)), data.anchors(), rates
+    recourse, joint = (CSVMProblem(data)._game(name, data) for name in ("recourse", "joint"))
+    first = recourse.open(*place, 600.0, 5, 5, FOR_EVER)
+    how = first.mixture, 600.0, ROUNDS, ROUNDS, FOR_EVER
+    start = JointPolicy.with_recourse(deepcopy(first.policy))
+    found = joint.play(*place, start, *how)
+    assert found.bound == pytest.approx(recourse.play(*place, first.policy, *how).bound, rel=1e-3)
+    assert found.bound > first.bound and not found.policy.push.size
+
+
+def test_the_work_of_games_that_a_game_begins_with_is_counted():
+    problem = CSVMProblem(
+        overlapping_classes(20, 3.0), settings=Settings(begin_with="joint", chances=()))
+    settled(problem, 600.0)
+    played = {name: game.operations for name, game in problem._games.items()}
+    assert set(played) == {"recourse", "pairs", "joint"} and min(played.values()) > 0.0
+    assert problem._operations() >= sum(played.values())
+
+
+@pytest.mark.parametrize("cost", [0.0, 1e-300])
+@pytest.mark.parametrize("search", ["recourse", "pairs", "joint"])
+@pytest.mark.filterwarnings("error")
+def test_training_points_that_can_take_nothing_over_are_no_matter(search, cost):
+    data = overlapping_classes(20, 2.0, cost)
+    node = settled(CSVMProblem(data, settings=Settings(begin_with=search, chances=())), 600.0)
+    assert 0.0 <= node.bound < np.inf

@@ -133,9 +133,10 @@ SEARCHES = {
     "drop": Settings(begin_with="drop", chances=()),
     "recourse": Settings(begin_with="recourse", chances=()),
     "pairs": Settings(begin_with="pairs", chances=()),
-    "all": Settings(chances=(
+    "joint": Settings(begin_with="joint", chances=()),
+    "all": Settings(many=0.0, chances=(
         Chance(4e5, 0.5, ("drop",), 0.0), Chance(8e5, 0.0, ("recourse",), 1.0),
-        Chance(2e6, 0.0, ("pairs",), 1.0),
+        Chance(2e6, 0.0, ("pairs",), 1.0), Chance(4e6, 0.0, ("joint",), 1.0),
     )),
 }
 """Small problems are over before another search than the first gets its chance."""

@@ -35,7 +35,7 @@ class ConvexSearch:
         self, instance: Instance, bound: ConvexBound, finder: Finder, settings: Settings
     ) -> None:
         self._in, self._bound, self.finder, self._settings = instance, bound, finder, settings
-        self.games, self.operations = 0, 0.0  # it plays none
+        self.games = 0  # it plays none
 
     def evaluate(self, node: State, goal: Goal) -> Evaluation:
         """Bound a node, decide what trials decide, and split it into children already solved."""

@@ -29,11 +29,6 @@ class DropSearch:
         self._split = np.zeros((instance.m, instance.m))
         self.games = 0
 
-    @property
-    def operations(self) -> float:
-        """Of all games."""
-        return self._game.operations
-
     def evaluate(self, node: State, goal: Goal) -> Evaluation:
         """Bound a node, decide what the bound decides, and test the children of its best split.
 

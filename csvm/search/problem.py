@@ -9,7 +9,7 @@ import numpy as np
 
 from bnb.problem import Candidate, Child, Evaluation, Goal, Problem, RestartError
 from relaxations.svm.bounds.convex import ConvexBound
-from relaxations.svm.bounds.game import DropGame, Game
+from relaxations.svm.bounds.game import DropGame
 from relaxations.svm.bounds.joint import JointGame
 from relaxations.svm.bounds.pairs import PairGame
 from relaxations.svm.bounds.recourse import RecourseGame
@@ -73,7 +73,7 @@ class CSVMProblem(Problem):
         self.finder = Finder(self.instance, self._solver, self.settings)
         self._convex = ConvexSearch(self.instance, self._bound, self.finder, self.settings)
         self._searches: dict[str, Strategy] = {"convex": self._convex}
-        self._games: dict[str, Game] = {}  # one goes on from two others
+        self._games: dict[str, Any] = {}  # one goes on from two others
 
     def _has(self, name: str) -> bool:
         """Whether the instance can be searched so: games need the matrix.
@@ -94,22 +94,24 @@ class CSVMProblem(Problem):
     def _make(self, name: str) -> Strategy:
         """A search by games, which need the matrix, and most of them a copy that they write to."""
         data = self.instance.with_matrix()
+        game = self._game(name, data)
         if name == "drop":
-            drop = DropGame(self._answers(), data.gram, dense(data.gram.K.copy()))
-            return DropSearch(data, self._convex, drop, self.settings)
-        return RecourseSearch(data, self._convex, self._game(name, data), self.settings)
+            return DropSearch(data, self._convex, game, self.settings)
+        return RecourseSearch(data, self._convex, game, self.settings)
 
-    def _game(self, name: str, data: Instance) -> Game:
-        """A game that leaves the intercept free, made when it is first needed."""
+    def _game(self, name: str, data: Instance) -> Any:
+        """A game, made when it is first needed."""
         if name not in self._games:
-            if name == "pairs":
+            if name == "drop":
+                self._games[name] = DropGame(
+                    self._answers(), data.gram, dense(data.gram.K.copy()))
+            elif name == "pairs":
                 self._games[name] = PairGame(data.gram)
             elif name == "recourse":
                 self._games[name] = RecourseGame(
                     self._answers(), data.gram, dense(data.gram.K.copy()), data.anchors())
             else:
                 recourse, pairs = self._game("recourse", data), self._game("pairs", data)
-                assert isinstance(recourse, RecourseGame) and isinstance(pairs, PairGame)
                 self._games[name] = JointGame(recourse, pairs)
         return self._games[name]
 
@@ -175,7 +177,7 @@ class CSVMProblem(Problem):
 
     def _operations(self) -> float:
         """Work done so far, that of rivals included; see `settings.SECOND`."""
-        games = sum(search.operations for search in self._searches.values())
+        games = sum(game.operations for game in self._games.values())
         return self._earlier + self._bound.operations + games
 
     def _give_chance(self, node: State, goal: Goal) -> list[tuple[str, np.ndarray]]:

@@ -31,11 +31,6 @@ class RecourseSearch:
         self.games = 0
         self._first: State | None = None  # for nodes that come without a policy
 
-    @property
-    def operations(self) -> float:
-        """Of all games."""
-        return self._game.operations
-
     def evaluate(self, node: State, goal: Goal) -> Evaluation:
         """Bound a node, decide what the bound decides, and test the children of its best split."""
         cutoff = goal.cutoff
@@ -83,6 +78,11 @@ class RecourseSearch:
             if not self._play(node, left, goal):
                 return
 
+    def _far(self, bound: float, cutoff: float) -> bool:
+        """Whether a longer game pays: much is open, and pairs cannot close it."""
+        missing = cutoff - bound
+        return not self._in.rates_both_classes and missing > self._settings.far * abs(cutoff)
+
     def _play(self, node: State, left: np.ndarray, goal: Goal) -> bool:
         """Find the bound, which the node learns from; returns whether it decided any anchor."""
         data, settings, free, cutoff = self._in, self._settings, node.free, goal.cutoff
@@ -92,22 +92,28 @@ class RecourseSearch:
         if node.policy is None and self._first is not None:
             first = self._first
             node.policy, node.u, node.C, node.age = first.policy, first.u, first.C, first.age
+        game = self._game
         if node.policy is None:
-            found = self._game.open(
-                dual, variables, rates, cutoff, settings.first_rounds, 3 * settings.patience,
-                goal.patience,
-            )
+            rounds, stale_rounds = settings.first_rounds, 3 * settings.patience
+            found = game.open(dual, variables, rates, cutoff, rounds, stale_rounds, goal.patience)
+            if self._far(found.bound, cutoff):
+                found = game.play(
+                    dual, variables, rates, found.policy, found.mixture, cutoff, 3 * rounds,
+                    5 * stale_rounds, goal.patience,
+                )
         else:
             status = node.status[node.policy.free - data.first]
             policy = node.policy.decided(status == ENFORCED, status == GIVEN_UP)
-            found = self._game.play(
-                dual, variables, rates, policy, node.recall(free), cutoff, settings.recourse_rounds,
+            far = self._far(max(node.bound, node.inherited), cutoff)
+            found = game.play(
+                dual, variables, rates, policy, node.recall(free), cutoff,
+                settings.far_rounds if far else settings.recourse_rounds,
                 settings.patience, goal.patience,
             )
         node.policy = found.policy.compact()
         node.remember(free, found.mixture, settings.rare, settings.recourse_age)
-        if self._first is None:
-            self._first = replace(node)
+        if self._first is None and found.bound < cutoff and not goal.expired():
+            self._first = replace(node)  # a game that ended early has not come far
         node.gain = np.zeros(data.m)
         node.gain[free] = found.reduced
         self._convex.finder.suggest(self._worth(node), node.status)

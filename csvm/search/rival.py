@@ -23,10 +23,6 @@ class Strategy(Protocol):
 
     games: int
 
-    @property
-    def operations(self) -> float:
-        """Work of all games that it has played."""
-
     def evaluate(self, node: State, goal: Goal) -> Evaluation:
         """See `bnb.Problem.evaluate`."""
 

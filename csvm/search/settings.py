@@ -88,6 +88,9 @@ class Settings:
         Rounds of the first game, of later ones, and rounds without progress.
     recourse_rounds : int
         Rounds of later games with recourse, or with pairs, each of which takes ten times as long.
+    far, far_rounds : float, int
+        Where this share of the cutoff is missing, and pairs cannot help, a later game with recourse
+        takes so many rounds, and the first one goes on: all nodes below inherit the policy.
     start_age, most_age, recourse_age : int
         How many sets the frequencies of a node count for.
     rare, decided : float
@@ -130,6 +133,8 @@ class Settings:
     rounds: int = 8
     patience: int = 3
     recourse_rounds: int = 3
+    far: float = 0.05
+    far_rounds: int = 8
     start_age: int = 20
     most_age: int = 40
     recourse_age: int = 20

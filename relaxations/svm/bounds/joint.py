@@ -100,6 +100,13 @@ class JointPolicy:
         some = policy.some(policy.push > 0.0)
         return cls(base, free, some.ends, some.push, some.u, some.factor)
 
+    @property
+    def pairs_alone(self) -> PairPolicy:
+        """The same without recourse."""
+        return PairPolicy(
+            self.base.t, self.free, self.ends, self.push, self.broken, self.factor.astype(float)
+        )
+
     def decided(self, enforced: np.ndarray, given_up: np.ndarray) -> JointPolicy:
         """The same policy once some free variables (masks over ``free``) are decided.
 
@@ -176,9 +183,15 @@ class JointGame:
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: JointPolicy, mixture: Mixture,
         target: float, rounds: int, stale_rounds: int, patience: Patience,
     ) -> GameBound:
-        """See `relaxations.svm.bounds.game.Game`."""
-        table = _Table(self, dual, free, rates)
-        return table.play(policy, mixture, target, rounds, stale_rounds, patience)
+        """See `relaxations.svm.bounds.game.Game`; without pairs, or places, it is another game."""
+        how = mixture, target, rounds, stale_rounds, patience
+        if not policy.push.size:
+            found = self.recourse.play(dual, free, rates, policy.base, *how)
+            return replace(found, policy=JointPolicy.with_recourse(found.policy))
+        if not policy.base.places.size:
+            found = self._pairs.play(dual, free, rates, policy.pairs_alone, *how)
+            return replace(found, policy=JointPolicy.by_pairs(found.policy))
+        return _Table(self, dual, free, rates).play(policy, *how)
 
 
 class _Table(RecourseTable):
@@ -227,6 +240,8 @@ class _Table(RecourseTable):
                 break
             if grows and r % _GROW == 1:
                 best_at, u, C = self._enlarged(best_at, u, C)
+                if not best_at.base.places.size:
+                    break  # nobody can take anything over
                 answers = _BySplitting(self, best_at, u)
                 found = self._certified(best_at, u)
                 best = max(best, found, key=lambda one: one.bound)
@@ -395,10 +410,11 @@ class _BySplitting:
         self._rows = rows = np.flatnonzero(wanted if wanted.any() else ~wanted)
         self._some = np.append(rows, np.arange(m, u.size))
         weights = np.ascontiguousarray(rates.weights[:, rows])
-        self._splitting = Splitting(
-            table._dual, base.places, free[rows], base.t, base.R[rows], u[self._some],
-            Rates(weights, rates.budgets, rates.exact), base.prices, table._pairs, terms.push,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._splitting = Splitting(
+                table._dual, base.places, free[rows], base.t, base.R[rows], u[self._some],
+                Rates(weights, rates.budgets, rates.exact), base.prices, table._pairs, terms.push,
+            )
         k, forces = float(base.places.size), float(self._some.size)
         self._work = 9.0 * rows.size**3 + forces**3 / 3.0 + 2.0 * forces**2 * k
         self._work += _ANSWER_STEPS * rows.size * k * (4.0 * forces + 2.0 * k + 200.0)
@@ -498,7 +514,7 @@ class _ByAscent:
         t, R = np.zeros(base.t.size), np.zeros(base.R.shape)
         t[self._fixed], t[self._free] = x[:b], x[b: b + s]
         R[self._single] = t[self._free, None] * self._rho
-        base = table._scaled_down(replace(base, t=t, R=R))
+        base = table._scaled_down(replace(base, t=t, R=R), *table._pushes(R))
         return _Terms(table, base, x[b + s:], self)
 
 

@@ -389,8 +389,8 @@ class RecourseTable:
         weights, columns = np.ascontiguousarray(rates.weights[:, used]), R[used].T.copy()
         up, down = np.empty(R.shape[1]), np.empty(R.shape[1])
         short_rates, starts = Rates(weights, rates.budgets, short), starts_of(weights)
-        largest_sums(columns, short_rates, starts, up)
-        largest_sums(-columns, short_rates, starts, down)
+        largest_sums(columns, 1.0, short_rates, starts, up)
+        largest_sums(columns, -1.0, short_rates, starts, down)
         return up, down
 
     def _repair(self, policy: Policy) -> Policy:
@@ -404,11 +404,11 @@ class RecourseTable:
         t[free] = np.clip(t[free], lo[free], hi[free]) if places.size else 0.0
         R[t[free] == 0.0] = 0.0
         width = (hi - lo)[places]
-        for _ in range(4):
+        for attempt in range(5):
             up, down = self._pushes(R)
             bad = up + down > 0.999 * width
             room = np.where(bad, 0.0, np.minimum(np.maximum(width - up - down, 0.0), 1e3))
-            if not room.sum() > 0.0:
+            if attempt == 4 or not room.sum() > 0.0:
                 break
             if bad.any():
                 R *= np.where(bad, 0.98 * width / np.maximum(up + down, TINY), 1.0)
@@ -416,14 +416,21 @@ class RecourseTable:
             if not bad.any() and np.abs(missing).max() <= 1e-12 * np.abs(t[free]).max():
                 break
             R += missing[:, None] * (room / room.sum())
-        return self._scaled_down(replace(policy, t=t, R=R))
+        if not room.sum() > 0.0:
+            R += _even(t[free] - R.sum(axis=1), places.size)
+            up, down = self._pushes(R)
+        return self._scaled_down(replace(policy, t=t, R=R), up, down)
 
-    def _scaled_down(self, policy: Policy) -> Policy:
-        """The policy times the first of a row of factors that makes it feasible."""
+    def _scaled_down(self, policy: Policy, up: np.ndarray, down: np.ndarray) -> Policy:
+        """The policy times the first of a row of factors that makes it feasible.
+
+        Up and down are its pushes, up to what rounding leaves missing in the sums of its rows.
+        """
         lo, hi, free, places = self._dual.lo, self._dual.hi, self._free, policy.places
-        R = policy.R
-        R += _even(policy.t[free] - R.sum(axis=1), places.size)
-        up, down = self._pushes(R)
+        missing = policy.t[free] - policy.R.sum(axis=1)
+        R = policy.R + _even(missing, places.size)
+        most = np.abs(missing).sum() / max(places.size, 1)  # that a set may add to a push
+        up, down = up + most, down + most
         fill = (up + down) / np.maximum((hi - lo)[places], TINY)
         factor = min(1.0, 0.98 / max(fill.max(initial=0.0), TINY))
         for _ in range(40):
@@ -515,10 +522,11 @@ class _BySplitting:
         wanted = (policy.t[free] != 0.0) | ((F[free] - beta) * p[free] > 0.0)
         self._rows = rows = np.flatnonzero(wanted if wanted.any() else ~wanted)
         weights = np.ascontiguousarray(table._rates.weights[:, rows])
-        self._splitting = Splitting(
-            table._dual, policy.places, free[rows], policy.t, policy.R[rows], u[rows],
-            Rates(weights, table._rates.budgets, table._rates.exact), policy.prices,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._splitting = Splitting(
+                table._dual, policy.places, free[rows], policy.t, policy.R[rows], u[rows],
+                Rates(weights, table._rates.budgets, table._rates.exact), policy.prices,
+            )
         m, k = float(rows.size), float(policy.places.size)
         self._first_work = 9.0 * k**3
         self._work = 9.0 * m**3 + _ANSWER_STEPS * m * k * (4.0 * m + 2.0 * k + 200.0)
