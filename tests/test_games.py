@@ -18,6 +18,7 @@ from relaxations.svm.bounds.game import Mixture
 from relaxations.svm.bounds.joint import JointGame, JointPolicy
 from relaxations.svm.bounds.pairs import PairGame, PairPolicy
 from relaxations.svm.bounds.recourse import Policy, RecourseGame
+from relaxations.svm.bounds.robust import largest_sums
 from relaxations.svm.gram import dense
 from relaxations.svm.solvers import SMOSolver
 
@@ -339,3 +340,23 @@ def test_training_points_that_can_take_nothing_over_are_no_matter(search, cost):
     data = overlapping_classes(20, 2.0, cost)
     node = settled(CSVMProblem(data, settings=Settings(begin_with=search, chances=())), 600.0)
     assert 0.0 <= node.bound < np.inf
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("kind", ["sizes", "ties", "sparse", "wide"])
+def test_sums_of_the_largest(kind, exact, sign):
+    rng = np.random.default_rng(0)
+    for anchors, budget in ((40, 7), (9, 2), (5, 5), (5, 0), (1, 1)):
+        rows = rng.normal(size=(50, anchors))
+        rows = {
+            "sizes": rows, "ties": rows.round(), "wide": np.exp(5.0 * rows) * np.sign(rows),
+            "sparse": rows * (rng.random(rows.shape) < 0.2),
+        }[kind]
+        rates = Rates(np.ones((1, anchors)), np.array([float(budget)]), np.array([exact]))
+        found = np.empty(50)
+        largest_sums(rows, sign, rates, np.array([0, anchors]), found)
+        top = np.sort(sign * rows, axis=1)[:, anchors - budget:]
+        asked = top.sum(axis=1) if exact else np.maximum(top, 0.0).sum(axis=1)
+        assert found == pytest.approx(asked, rel=1e-8, abs=1e-12)
+        assert (found >= asked - 1e-14 * anchors * np.abs(rows).max()).all()
