@@ -412,6 +412,20 @@ def test_a_rival_far_behind_is_hardly_trusted():
     assert plan.effort("recourse", chance, 0.0, np.inf) == 0.0
 
 
+def test_a_rival_that_worked_longer_is_compared_with_where_ours_will_be():
+    chance = CHANCES[1]  # that closes a tenth of the gap
+    for gap, left in ((1.0, 1.0), (0.8, 0.64)):  # no progress, a fifth with every doubling
+        plan = Plan("convex", Settings(chances=CHANCES))
+        assert plan.chance(10.0, 1.0) is CHANCES[0]
+        assert plan.chance(20.0, gap) is CHANCES[2]
+        own = -gap
+        for work, expected in ((20.0, gap), (5.0, gap), (80.0, gap * left)):
+            enough = -0.9 * expected
+            assert not plan.judge("recourse", chance, own, enough - 1e-9, gap, work)
+            assert plan.search == "convex"
+            assert replace(plan).judge("recourse", chance, own, enough + 1e-9, gap, work)
+
+
 def test_a_contest_decides_who_goes_on(monkeypatch):
     """Then no evaluation lets rivals go on by itself: that may take seconds, and workers wait."""
     turns = []

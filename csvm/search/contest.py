@@ -91,7 +91,8 @@ class Searches(Contest):
         self._bout = None
         leader, rival = standing[self.leader], standing[bout.rival]
         gap = max(cutoff - leader.bound, 0.0)
-        if self._plan.judge(bout.rival, bout.chance, leader.bound, rival.bound, gap):
+        work = SECOND * rival.seconds
+        if self._plan.judge(bout.rival, bout.chance, leader.bound, rival.bound, gap, work):
             self._waiting = []
             self._before += rival.seconds - leader.seconds  # the clock of leaders goes on
 

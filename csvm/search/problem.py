@@ -199,7 +199,7 @@ class CSVMProblem(Problem):
             its_gap = goal.cutoff - rival.bound if rival.work > 0.0 else 0.0
             effort = plan.effort(name, chance, gap, its_gap)
             solutions += rival.go_on(self._by(name), goal, self._operations, effort)
-            if plan.judge(name, chance, bound, rival.bound, gap):
+            if plan.judge(name, chance, bound, rival.bound, gap, rival.work):
                 raise RestartError(rival.bound, solutions, rival.children, rival.settled)
         return solutions
 

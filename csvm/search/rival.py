@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -111,8 +112,9 @@ class Plan:
     settings : Settings
     chances : int
         How many the others have had.
-    gap : float
-        The gap when they had the last.
+    gap, operations, pace : float
+        The gap when they had the last, the work of the search in use until then, and the power of
+        that work by which its gap went down since the one before.
     rivals : dict of str to Rival
         The others, as far as they have come.
     trust : dict of str to float
@@ -125,6 +127,8 @@ class Plan:
     settings: Settings
     chances: int = 0
     gap: float = 0.0
+    operations: float = 0.0
+    pace: float = 0.0
     rivals: dict[str, Rival] = field(default_factory=dict)
     trust: dict[str, float] = field(default_factory=dict)
     places: dict[str, float] = field(default_factory=dict)
@@ -147,7 +151,10 @@ class Plan:
         # Of several that are due at once, as after a long node, the last one stands for all.
         chance = [chances[k] for k in due if chances[k].rivals == first.rivals][-1]
         self.chances = chances.index(chance) + 1
-        before, self.gap = self.gap, gap
+        self.pace = 0.0
+        if 0.0 < gap < self.gap and 0.0 < self.operations < operations:
+            self.pace = math.log(gap / self.gap) / math.log(operations / self.operations)
+        before, self.gap, self.operations = self.gap, gap, operations
         return chance if gap >= 0.5 * before else None
 
     def effort(self, rival: str, chance: Chance, gap: float, its: float) -> float:
@@ -165,9 +172,15 @@ class Plan:
         self.trust[rival] = trust = factor * self.trust.get(rival, 1.0)
         return trust * chance.effort * chance.operations
 
-    def judge(self, rival: str, chance: Chance, own: float, other: float, gap: float) -> bool:
-        """Let the rival take over if its bound closes enough of the gap that our own leaves."""
-        if not other > own + chance.share * gap:
+    def judge(
+        self, rival: str, chance: Chance, own: float, other: float, gap: float, work: float
+    ) -> bool:
+        """Let the rival take over if its bound closes enough of the gap that our own leaves.
+
+        If that has taken it more work than ours, of the gap that ours will leave after as much.
+        """
+        left = gap * max(work / max(self.operations, 1.0), 1.0) ** self.pace
+        if not other > own + gap - (1.0 - chance.share) * left:
             return False
-        self.search, self.gap = rival, 0.0
+        self.search, self.gap, self.pace = rival, 0.0, 0.0
         return True

@@ -253,25 +253,23 @@ def starts_of(weights: np.ndarray) -> np.ndarray:
 
 
 @inner(fastmath={"reassoc", "nsz", "contract"})
-def _above(row: np.ndarray, bar: float) -> tuple[int, float]:
+def _above(row: np.ndarray, bar: float) -> tuple[float, float]:
     """How many entries are above the bar, and by how much in total."""
-    count = 0
-    total = 0.0
-    for k in range(row.size):
-        over = row[k] - bar
-        if over > 0.0:
-            count += 1
-            total += over
+    count, total = 0.0, 0.0
+    for k in range(row.size):  # without branches: vector units take four at a time
+        count += 1.0 if row[k] > bar else 0.0
+        total += max(row[k] - bar, 0.0)
     return count, total
 
 
 @outer
 def top_sum(row: np.ndarray, count: int, bar: float, floor: float) -> tuple[float, float]:
-    """Upper bound, nearly exact, on the sum of the ``count`` largest entries of ``row``.
+    """Upper bound, all but exact, on the sum of the ``count`` largest entries of ``row``.
 
-    Any bar g gives the bound ``count g + sum_k (row_k - g)^+``; it is exact when ``count`` entries
-    are above g.  With bars from zero (the floor) on it also bounds the sum of any fewer entries.
-    A few steps from the given bar, which is most often a good guess, are enough.
+    Any bar g gives the bound ``count g + sum_k (row_k - g)^+``, convex in g; it is exact when
+    ``count`` entries are above g.  With bars from zero (the floor) on it also bounds the sum of any
+    fewer entries.  The given bar is most often a good guess.  If not, each step goes to where the
+    tangents at both ends of the interval that is left meet.
 
     Returns
     -------
@@ -279,26 +277,36 @@ def top_sum(row: np.ndarray, count: int, bar: float, floor: float) -> tuple[floa
     """
     bar = max(bar, floor)
     above, total = _above(row, bar)
-    best = count * bar + total
-    best_bar = bar
-    low = -np.inf
-    high = np.inf
+    best, slope = count * bar + total, count - above
+    if slope == 0.0 or (slope > 0.0 and bar == floor):
+        return best, bar
+    other = row[0]
+    for entry in row:
+        other = max(other, entry) if slope < 0.0 else min(other, entry)
+    # Of the ends; at the least and the largest entry the slopes on the outside.
+    if slope < 0.0:
+        low, at_low, slope_low = bar, best, slope
+        high, at_high, slope_high = other, count * other, float(count)
+    else:
+        low = max(other, floor)
+        above, total = _above(row, low)
+        at_low, slope_low = count * low + total, count - (above if low > other else row.size)
+        high, at_high, slope_high = bar, best, slope
     for _ in range(12):
-        if above == count or (above < count and bar == floor):
+        if slope_low >= 0.0:  # then the low end is the floor
             break
-        if above > count:
-            low = bar
-            trial = bar + total / above * (1.0 - count / above)  # below the minimiser or near it
-        else:
-            high = bar
-            trial = bar - max(abs(bar), 1e-12) if low == -np.inf else 0.5 * (low + bar)
-        bar = max(trial if trial < high else 0.5 * (low + high), floor)
+        bar = (at_low - at_high + slope_high * high - slope_low * low) / (slope_high - slope_low)
+        if not low < bar < high:
+            break
         above, total = _above(row, bar)
-        value = count * bar + total
-        if value < best:
-            best = value
-            best_bar = bar
-    return best, best_bar
+        value, slope = count * bar + total, count - above
+        if slope < 0.0:
+            low, at_low, slope_low = bar, value, slope
+        else:
+            high, at_high, slope_high = bar, value, slope
+        if slope == 0.0:
+            break
+    return (at_high, high) if at_high <= at_low else (at_low, low)
 
 
 @outer

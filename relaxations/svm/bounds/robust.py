@@ -15,14 +15,12 @@ from __future__ import annotations
 import numpy as np
 
 from ...jit import inner, outer
-from .drop import ROUNDING, Rates, allowed_loss
+from .drop import ROUNDING, Rates, allowed_loss, top_sum
 
 __all__ = ["largest_sums", "project", "spans_of"]
 
 _STEPS = 12  # of Newton's method for a price: any point gives a valid bound
 _ACCURACY = 1e-3  # of a projection, relative to what was violated
-_SHARP = 1e-13  # of the sum of the largest
-_FAST = {"reassoc", "contract", "nsz"}
 _PASSES = 3  # over rates that share anchors
 
 
@@ -36,59 +34,21 @@ def largest_sums(
     """
     _, budgets, exact = rates
     mu = np.empty(budgets.size)
-    part = np.empty(rows.shape[1])
+    part, bars = np.empty(rows.shape[1]), np.zeros(budgets.size)
     for a in range(out.size):
         if starts.size == 0:
             out[a] = allowed_loss(sign * rows[a], rates, mu)
             continue
         out[a] = 0.0
         for rate in range(budgets.size):
-            size = starts[rate + 1] - starts[rate]
+            first, size = starts[rate], starts[rate + 1] - starts[rate]
             for k in range(size):
-                value = sign * rows[a, starts[rate] + k]
-                part[k] = value if exact[rate] else max(value, 0.0)
+                part[k] = sign * rows[a, first + k]
             count = min(int(budgets[rate] + ROUNDING), size)
-            out[a] += _top_sum(part, size, count)
-
-
-@inner
-def _top_sum(part: np.ndarray, size: int, count: int) -> float:
-    """The sum of the so many largest, or a little more: the least of c s + sum (part - s)_+.
-
-    Any s gives an upper bound, convex in s; each step goes to where the tangents at both ends of
-    the interval that is left meet.
-    """
-    low, high, total = np.inf, -np.inf, 0.0
-    for k in range(size):
-        low, high, total = min(low, part[k]), max(high, part[k]), total + part[k]
-    if count == 0 or count == size:
-        return total if count else 0.0
-    at_low, slope_low = count * low + total - size * low, float(count - size)
-    at_high, slope_high = count * high, float(count)
-    for _ in range(_STEPS):
-        s = (at_low - at_high + slope_high * high - slope_low * low) / (slope_high - slope_low)
-        if not low < s < high:
-            break
-        above, number = _above(part, size, s)
-        value = count * s + above
-        least = at_low + slope_low * (s - low)
-        if number > count:
-            low, at_low, slope_low = s, value, count - number
-        else:
-            high, at_high, slope_high = s, value, count - number
-        if value - least <= _SHARP * abs(value):
-            break
-    return min(at_low, at_high)
-
-
-@inner(fastmath=_FAST)
-def _above(part: np.ndarray, size: int, s: float) -> tuple[float, float]:
-    """The sum of what is above s, less s each, and how many there are."""
-    total, number = 0.0, 0.0
-    for k in range(size):
-        total += max(part[k] - s, 0.0)
-        number += 1.0 if part[k] > s else 0.0
-    return total, number
+            floor = -np.inf if exact[rate] else 0.0
+            if count > 0:
+                total, bars[rate] = top_sum(part[:size], count, bars[rate], floor)
+                out[a] += total
 
 
 def spans_of(weights: np.ndarray) -> np.ndarray:
