@@ -412,18 +412,18 @@ def test_a_rival_far_behind_is_hardly_trusted():
     assert plan.effort("recourse", chance, 0.0, np.inf) == 0.0
 
 
-def test_a_rival_that_worked_longer_is_compared_with_where_ours_will_be():
+def test_a_rival_is_compared_with_where_ours_will_be():
     chance = CHANCES[1]  # that closes a tenth of the gap
-    for gap, left in ((1.0, 1.0), (0.8, 0.64)):  # no progress, a fifth with every doubling
-        plan = Plan("convex", Settings(chances=CHANCES))
-        assert plan.chance(10.0, 1.0) is CHANCES[0]
-        assert plan.chance(20.0, gap) is CHANCES[2]
-        own = -gap
-        for work, expected in ((20.0, gap), (5.0, gap), (80.0, gap * left)):
-            enough = -0.9 * expected
-            assert not plan.judge("recourse", chance, own, enough - 1e-9, gap, work)
+    for gap, pace in ((1.0, 0.0), (0.9, 0.1)):  # no progress, and some with every doubling
+        for work, doublings in ((20.0, 3), (5.0, 3), (80.0, 5)):
+            plan = Plan("convex", Settings(chances=CHANCES))
+            assert plan.chance(10.0, 1.0) is CHANCES[0]
+            assert plan.chance(20.0, gap) is CHANCES[2]
+            enough = -0.9 * (gap - pace * doublings)
+            assert not plan.judge("recourse", chance, -gap, enough - 1e-9, gap, work)
             assert plan.search == "convex"
-            assert replace(plan).judge("recourse", chance, own, enough + 1e-9, gap, work)
+            assert plan.judge("recourse", chance, -gap, enough + 1e-9, gap, work)
+            assert plan.search == "recourse"
 
 
 def test_a_contest_decides_who_goes_on(monkeypatch):

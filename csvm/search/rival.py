@@ -113,8 +113,8 @@ class Plan:
     chances : int
         How many the others have had.
     gap, operations, pace : float
-        The gap when they had the last, the work of the search in use until then, and the power of
-        that work by which its gap went down since the one before.
+        The gap when they had the last, the work of the search in use until then, and by how much
+        its gap has gone down with every doubling of that since the one before.
     rivals : dict of str to Rival
         The others, as far as they have come.
     trust : dict of str to float
@@ -152,8 +152,8 @@ class Plan:
         chance = [chances[k] for k in due if chances[k].rivals == first.rivals][-1]
         self.chances = chances.index(chance) + 1
         self.pace = 0.0
-        if 0.0 < gap < self.gap and 0.0 < self.operations < operations:
-            self.pace = math.log(gap / self.gap) / math.log(operations / self.operations)
+        if gap < self.gap and 0.0 < self.operations < operations:
+            self.pace = (self.gap - gap) / math.log2(operations / self.operations)
         before, self.gap, self.operations = self.gap, gap, operations
         return chance if gap >= 0.5 * before else None
 
@@ -177,9 +177,11 @@ class Plan:
     ) -> bool:
         """Let the rival take over if its bound closes enough of the gap that our own leaves.
 
-        If that has taken it more work than ours, of the gap that ours will leave after as much.
+        A tree takes about the same off its gap with every doubling of its work, so we compare with
+        what ours will leave after eight times the work: cheap nodes may come further in the end.
         """
-        left = gap * max(work / max(self.operations, 1.0), 1.0) ** self.pace
+        ahead = 8.0 * max(work / max(self.operations, 1.0), 1.0)
+        left = gap - self.pace * math.log2(ahead)
         if not other > own + gap - (1.0 - chance.share) * left:
             return False
         self.search, self.gap, self.pace = rival, 0.0, 0.0
