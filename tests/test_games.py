@@ -358,5 +358,6 @@ def test_sums_of_the_largest(kind, exact, sign):
         largest_sums(rows, sign, rates, np.array([0, anchors]), found)
         top = np.sort(sign * rows, axis=1)[:, anchors - budget:]
         asked = top.sum(axis=1) if exact else np.maximum(top, 0.0).sum(axis=1)
-        assert found == pytest.approx(asked, rel=1e-8, abs=1e-12)
-        assert (found >= asked - 1e-14 * anchors * np.abs(rows).max()).all()
+        rounding = 1e-14 * anchors * np.abs(rows).max()
+        assert found == pytest.approx(asked, rel=1e-8, abs=10.0 * rounding)
+        assert (found >= asked - rounding).all()
