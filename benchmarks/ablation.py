@@ -74,6 +74,7 @@ PARTS: list[tuple[str, Settings, Callable[[], AbstractContextManager]]] = [
     ("answers by splitting", ON,
      lambda: patch.multiple(recourse, _FAR=np.inf, _CLEARLY=0.0)),
     ("answers by projections after the first game", ON, changed(recourse, "_FAR", 0.0)),
+    ("long games where much is open", replace(ON, far=np.inf), nullcontext),
     ("re-split of the quadratic term", ON, changed(game, "SPLIT_STEPS", 1)),
     ("fixing", ON, without("_fix", lambda *_: False)),
     ("halving β below a width of 1/2", replace(ON, width_share=np.inf), nullcontext),

@@ -178,9 +178,9 @@ class Plan:
         """Let the rival take over if its bound closes enough of the gap that our own leaves.
 
         A tree takes about the same off its gap with every doubling of its work, so we compare with
-        what ours will leave after eight times the work: cheap nodes may come further in the end.
+        what ours will leave after several times the work: cheap nodes may come further in the end.
         """
-        ahead = 8.0 * max(work / max(self.operations, 1.0), 1.0)
+        ahead = self.settings.ahead * max(work / max(self.operations, 1.0), 1.0)
         left = gap - self.pace * math.log2(ahead)
         if not other > own + gap - (1.0 - chance.share) * left:
             return False

@@ -75,6 +75,9 @@ class Settings:
     catching_up : float
         Where the ratio of the gaps has not risen by this factor since its last chance, that ratio
         is the factor, if it is smaller.
+    ahead : float
+        A search in use is judged by where so many times the work, its own or its rival's, will
+        bring it: with four in place of eight some trees of cheap nodes are given up too early.
     begin_with : {"convex", "drop", "recourse", "pairs", "joint"}
         The search that gets the first chance.
     wide : float
@@ -125,6 +128,7 @@ class Settings:
     )
     behind: float = 0.7
     catching_up: float = 1.25
+    ahead: float = 8.0
     begin_with: str = "convex"
     wide: float = 0.5
     narrow: float = 0.01
