@@ -340,7 +340,8 @@ class CSVM(TwoClasses, BaseEstimator):
     def _solve(
         self, instance: Instance, asked: list[Requirement], kept: np.ndarray | None
     ) -> Result:
-        warm_up(instance.is_factor)  # not in the time that was given
+        # Not in the time that was given.
+        warm_up(instance.is_factor, instance.rates_both_classes)
         patience = Patience(time.monotonic() + self.time_limit)
         _refuse_conflict(instance, asked, _CHECK_SHARE * self.time_limit)
         problem = CSVMProblem(instance, self.node_solver)

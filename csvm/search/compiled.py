@@ -36,15 +36,26 @@ class _Messenger(event.Listener):
 
 
 @cache
-def warm_up(is_factor: bool) -> None:
-    """Solve a tiny problem by every search that there is for such kernels, once a process."""
+def warm_up(is_factor: bool, both_classes: bool = True) -> None:
+    """Solve a tiny problem by every search that there is for such a problem, once a process.
+
+    Parameters
+    ----------
+    is_factor : bool
+        Of a kernel that is kept as a factor.
+    both_classes : bool
+        With rates on both classes.
+    """
     X, y = np.random.default_rng(0).normal(size=(24, 2)), np.tile([1.0, -1.0], 12)
     kernel = X if is_factor else np.exp(-((X[:, None] - X[None]) ** 2).sum(axis=-1))
-    weights = np.array([y[12:] > 0, y[12:] < 0], dtype=float)
-    data = Instance(kernel, y, np.ones(12), weights, np.full(2, 4.0), is_factor=is_factor)
+    weights = np.array([y[12:] > 0, y[12:] < 0], dtype=float)[: 1 + both_classes]
+    required = np.full(len(weights), 4.0)
+    data = Instance(kernel, y, np.ones(12), weights, required, is_factor=is_factor)
     with event.install_listener("numba:compile", _Messenger()):
-        for search in ("convex",) if is_factor else ("convex", *BY_GAMES):
+        for search in ("convex", *BY_GAMES):
             problem = CSVMProblem(data, settings=Settings(begin_with=search, chances=()))
+            if problem.notes()["search"] != search:
+                continue  # there is no such search for this kind
             result = bnb.solve(problem, branching="first", node_limit=20)
             if result.reason is Reason.INTERRUPT:  # that was meant for whoever waits for this
                 raise KeyboardInterrupt

@@ -111,7 +111,8 @@ def sweep(B: np.ndarray, mean: np.ndarray, factor: np.ndarray, delta: np.ndarray
             norm = np.sqrt(np.dot(g, g))
             delta[j] = max(B[j, j] + norm / roots[j], 0.0)
             if norm == 0.0:  # no other has to do with it: any direction
-                g[:] = factor[j]
+                for c in range(rank):  # not a slice: numba takes seconds to compile its errors
+                    g[c] = factor[j, c]
                 norm = max(np.sqrt(np.dot(g, g)), TINY)
             for c in range(rank):
                 factor[j, c] = roots[j] / norm * g[c]
