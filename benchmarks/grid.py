@@ -125,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("results/grid.jsonl"), metavar="FILE",
                         help="finished problems in it are not run again")
     options = parser.parse_args(arguments)
-    warm_up(is_factor=False)  # compile before the clock runs
+    warm_up(is_factor=False, both_classes=False)  # compile before the clock runs
     problems = [
         Cell(name, C, gamma, options.full, options.costs, options.limit, options.base_limit)
         for name in options.datasets for gamma, C in product(FULL.grid, FULL.grid)

@@ -229,7 +229,7 @@ def warm_up() -> None:
     bnb.solve(integer_squares(6))
     bnb.solve(subset_problem(*sparse_regression(60, 0.9, 1.0, 10), 10), time_limit=60)
     for is_factor in (False, True):
-        compiled.warm_up(is_factor)
+        compiled.warm_up(is_factor, both_classes=True)
 
 
 def _line(row: Row) -> str:

@@ -89,7 +89,7 @@ def solve(case: Benchmark, mode: str, limit: float, client: object) -> dict:
     more: dict = {"workers": 2} if mode == "two" else {}
     if mode == "dask":
         more = {"executor": client.get_executor()}  # type: ignore[attr-defined]
-    warm_up(False)  # compile before the clock runs
+    warm_up(is_factor=False, both_classes=False)  # compile before the clock runs
     bnb.solve(problem, time_limit=2.0, **case.options)
     ours, all_of_it = _processor_seconds()
     result = bnb.solve(problem, time_limit=limit, **case.options, **more)

@@ -415,15 +415,19 @@ def test_a_rival_far_behind_is_hardly_trusted():
 def test_a_rival_is_compared_with_where_ours_will_be():
     chance = CHANCES[1]  # that closes a tenth of the gap
     for gap, pace in ((1.0, 0.0), (0.9, 0.1)):  # no progress, and some with every doubling
-        for work, doublings in ((20.0, 3), (5.0, 3), (80.0, 5)):
+        for work, doublings, its in ((20.0, 1, 1), (5.0, 1, 3), (80.0, 3, 1)):
             plan = Plan("convex", Settings(chances=CHANCES))
             assert plan.chance(10.0, 1.0) is CHANCES[0]
             assert plan.chance(20.0, gap) is CHANCES[2]
-            enough = -0.9 * (gap - pace * doublings)
+            enough = -0.9 * (gap - pace * doublings) - 0.5 * pace * its
             assert not plan.judge("recourse", chance, -gap, enough - 1e-9, gap, work)
             assert plan.search == "convex"
             assert plan.judge("recourse", chance, -gap, enough + 1e-9, gap, work)
             assert plan.search == "recourse"
+    plan = Plan("convex", Settings(chances=CHANCES))
+    plan.chance(10.0, 1.0), plan.chance(20.0, 0.2)  # ours is expected to end soon
+    assert not plan.judge("recourse", chance, -0.2, -0.19, 0.2, 20.0)
+    assert plan.judge("recourse", chance, -0.2, 0.0, 0.2, 20.0)  # but that one has ended
 
 
 def test_a_contest_decides_who_goes_on(monkeypatch):

@@ -724,21 +724,23 @@ def versions():
         for key, value in vars(module).items() if isinstance(value, Dispatcher)
     }
 
-compiled.warm_up(%r)
+compiled.warm_up(%r, %r)
 before = versions()
 rng = np.random.default_rng(1)
 X, y = rng.normal(size=(120, 3)), rng.random(120) < 0.5
-asked = ["tpr>=0.6", "tnr>=0.6"]
+asked = ["tpr>=0.6", "tnr>=0.6"][: 1 + %r]
 CSVM(kernel=%r, constraints=asked, threshold="none", random_state=0, time_limit=30).fit(X, y)
 print([at for at, n in versions().items() if n != before[at]], sum(before.values()) > 4)
 """
 
 
+@pytest.mark.parametrize("both_classes", [True, False])
 @pytest.mark.parametrize(("is_factor", "kernel"), [(False, "rbf"), (True, "linear")])
-def test_a_fit_compiles_nothing_else(is_factor, kernel):
+def test_a_fit_compiles_nothing_else(is_factor, kernel, both_classes):
     run = subprocess.run(
-        [sys.executable, "-c", COMPILED_BY_A_FIT % (is_factor, kernel)], capture_output=True,
-        text=True, check=True,
+        [sys.executable, "-c",
+         COMPILED_BY_A_FIT % (is_factor, both_classes, both_classes, kernel)],
+        capture_output=True, text=True, check=True,
     )
     assert run.stdout == "[] True\n"
 
@@ -746,7 +748,7 @@ def test_a_fit_compiles_nothing_else(is_factor, kernel):
 def test_a_fit_compiles_before_its_clock_runs(monkeypatch):
     """Else a first fit would give back what compiling left it time for."""
     order = []
-    monkeypatch.setattr(csvm.estimator, "warm_up", lambda is_factor: order.append(is_factor))
+    monkeypatch.setattr(csvm.estimator, "warm_up", lambda is_factor, _: order.append(is_factor))
     monkeypatch.setattr(
         csvm.estimator, "Patience", lambda deadline: order.append("clock") or FOR_EVER
     )

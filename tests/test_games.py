@@ -13,7 +13,7 @@ from bnb.problem import Goal
 from csvm.search import CSVMProblem, Instance, Settings
 from csvm.search.state import State as SearchNode
 from relaxations.patience import FOR_EVER
-from relaxations.svm.bounds.drop import Rates
+from relaxations.svm.bounds.drop import Rates, top_sum
 from relaxations.svm.bounds.game import Mixture
 from relaxations.svm.bounds.joint import JointGame, JointPolicy
 from relaxations.svm.bounds.pairs import PairGame, PairPolicy
@@ -361,3 +361,11 @@ def test_sums_of_the_largest(kind, exact, sign):
         rounding = 1e-14 * anchors * np.abs(rows).max()
         assert found == pytest.approx(asked, rel=1e-8, abs=10.0 * rounding)
         assert (found >= asked - rounding).all()
+
+
+@pytest.mark.parametrize("bar", [0.0, 0.5, 2.5, 9.0])
+def test_the_sum_of_more_entries_than_there_are_is_that_of_all(bar):
+    assert top_sum(np.zeros(0), 2, bar, 0.0)[0] == 0.0
+    assert top_sum(np.array([1.0, 2.0, 3.0]), 5, bar, 0.0)[0] == pytest.approx(6.0)
+    assert top_sum(np.array([1.0, -2.0, 3.0]), 5, bar, 0.0)[0] == pytest.approx(4.0)
+    assert top_sum(np.array([1.0, -2.0, 3.0]), 3, bar, -np.inf)[0] == pytest.approx(2.0)

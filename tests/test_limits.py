@@ -399,4 +399,4 @@ def test_an_interrupt_while_searches_are_compiled_is_not_lost(monkeypatch):
     monkeypatch.setattr(bnb, "solve", interrupted)
     compiled.warm_up.cache_clear()
     with pytest.raises(KeyboardInterrupt):
-        compiled.warm_up(False)
+        compiled.warm_up(False, True)

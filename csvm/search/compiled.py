@@ -36,15 +36,15 @@ class _Messenger(event.Listener):
 
 
 @cache
-def warm_up(is_factor: bool, both_classes: bool = True) -> None:
+def warm_up(is_factor: bool, both_classes: bool) -> None:
     """Solve a tiny problem by every search that there is for such a problem, once a process.
 
     Parameters
     ----------
     is_factor : bool
-        Of a kernel that is kept as a factor.
+        For a kernel that is kept as a factor.
     both_classes : bool
-        With rates on both classes.
+        For rates on both classes.
     """
     X, y = np.random.default_rng(0).normal(size=(24, 2)), np.tile([1.0, -1.0], 12)
     kernel = X if is_factor else np.exp(-((X[:, None] - X[None]) ** 2).sum(axis=-1))

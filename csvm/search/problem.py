@@ -9,7 +9,7 @@ import numpy as np
 
 from bnb.problem import Candidate, Child, Evaluation, Goal, Problem, RestartError
 from relaxations.svm.bounds.convex import ConvexBound
-from relaxations.svm.bounds.game import DropGame
+from relaxations.svm.bounds.game import DropGame, Game
 from relaxations.svm.bounds.joint import JointGame
 from relaxations.svm.bounds.pairs import PairGame
 from relaxations.svm.bounds.recourse import RecourseGame
@@ -73,7 +73,7 @@ class CSVMProblem(Problem):
         self.finder = Finder(self.instance, self._solver, self.settings)
         self._convex = ConvexSearch(self.instance, self._bound, self.finder, self.settings)
         self._searches: dict[str, Strategy] = {"convex": self._convex}
-        self._games: dict[str, Any] = {}  # one goes on from two others
+        self._games: dict[str, DropGame | Game] = {}  # one goes on from two others
 
     def _has(self, name: str) -> bool:
         """Whether the instance can be searched so: games need the matrix.

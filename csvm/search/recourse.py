@@ -78,7 +78,7 @@ class RecourseSearch:
             if not self._play(node, left, goal):
                 return
 
-    def _far(self, bound: float, cutoff: float) -> bool:
+    def _pays_longer(self, bound: float, cutoff: float) -> bool:
         """Whether a longer game pays: much is open, and pairs cannot close it."""
         missing = cutoff - bound
         return not self._in.rates_both_classes and missing > self._settings.far * abs(cutoff)
@@ -94,17 +94,19 @@ class RecourseSearch:
             node.policy, node.u, node.C, node.age = first.policy, first.u, first.C, first.age
         game = self._game
         if node.policy is None:
-            rounds, stale_rounds = settings.first_rounds, 3 * settings.patience
-            found = game.open(dual, variables, rates, cutoff, rounds, stale_rounds, goal.patience)
-            if self._far(found.bound, cutoff):
+            found = game.open(
+                dual, variables, rates, cutoff, settings.first_rounds, 3 * settings.patience,
+                goal.patience,
+            )
+            if self._pays_longer(found.bound, cutoff):
                 found = game.play(
-                    dual, variables, rates, found.policy, found.mixture, cutoff, 3 * rounds,
-                    5 * stale_rounds, goal.patience,
+                    dual, variables, rates, found.policy, found.mixture, cutoff,
+                    settings.far_first, settings.far_patience, goal.patience,
                 )
         else:
             status = node.status[node.policy.free - data.first]
             policy = node.policy.decided(status == ENFORCED, status == GIVEN_UP)
-            far = self._far(max(node.bound, node.inherited), cutoff)
+            far = self._pays_longer(max(node.bound, node.inherited), cutoff)
             found = game.play(
                 dual, variables, rates, policy, node.recall(free), cutoff,
                 settings.far_rounds if far else settings.recourse_rounds,

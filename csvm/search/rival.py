@@ -113,8 +113,8 @@ class Plan:
     chances : int
         How many the others have had.
     gap, operations, pace : float
-        The gap when they had the last, the work of the search in use until then, and by how much
-        its gap has gone down with every doubling of that since the one before.
+        The gap when they had the last, the work of searches in use until then, and by how much the
+        gap has gone down with every doubling of that since the one before.
     rivals : dict of str to Rival
         The others, as far as they have come.
     trust : dict of str to float
@@ -152,7 +152,7 @@ class Plan:
         chance = [chances[k] for k in due if chances[k].rivals == first.rivals][-1]
         self.chances = chances.index(chance) + 1
         self.pace = 0.0
-        if gap < self.gap and 0.0 < self.operations < operations:
+        if gap < self.gap < math.inf and 0.0 < self.operations < operations:
             self.pace = (self.gap - gap) / math.log2(operations / self.operations)
         before, self.gap, self.operations = self.gap, gap, operations
         return chance if gap >= 0.5 * before else None
@@ -175,14 +175,17 @@ class Plan:
     def judge(
         self, rival: str, chance: Chance, own: float, other: float, gap: float, work: float
     ) -> bool:
-        """Let the rival take over if its bound closes enough of the gap that our own leaves.
+        """Let the rival take over if it will leave enough less of the gap than our own.
 
-        A tree takes about the same off its gap with every doubling of its work, so we compare with
-        what ours will leave after several times the work: cheap nodes may come further in the end.
+        A tree takes about the same off its gap with every doubling of its work, a rival most often
+        half as much as a search of cheaper nodes.  So both are compared where several times the
+        work will bring them: cheap nodes may come further in the end than a good root.
         """
-        ahead = self.settings.ahead * max(work / max(self.operations, 1.0), 1.0)
-        left = gap - self.pace * math.log2(ahead)
-        if not other > own + gap - (1.0 - chance.share) * left:
+        mine, its = max(self.operations, 1.0), own + gap - other
+        ahead = math.log2(self.settings.ahead * max(work, mine))
+        left = gap - self.pace * (ahead - math.log2(mine))
+        its_left = its - 0.5 * self.pace * (ahead - math.log2(max(work, 1.0)))
+        if its > 0.0 and not its_left < (1.0 - chance.share) * left:
             return False
         self.search, self.gap, self.pace = rival, 0.0, 0.0
         return True

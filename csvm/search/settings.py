@@ -76,8 +76,9 @@ class Settings:
         Where the ratio of the gaps has not risen by this factor since its last chance, that ratio
         is the factor, if it is smaller.
     ahead : float
-        A search in use is judged by where so many times the work, its own or its rival's, will
-        bring it: with four in place of eight some trees of cheap nodes are given up too early.
+        Searches are compared where so many times the work, of the one that has had more, will bring
+        them: with less, trees of cheap nodes are given up too early, with more those of dear ones
+        come too late.
     begin_with : {"convex", "drop", "recourse", "pairs", "joint"}
         The search that gets the first chance.
     wide : float
@@ -94,6 +95,8 @@ class Settings:
     far, far_rounds : float, int
         Where this share of the cutoff is missing, and pairs cannot help, a later game with recourse
         takes so many rounds, and the first one goes on: all nodes below inherit the policy.
+    far_first, far_patience : int
+        Rounds, and rounds without progress, by which it does.
     start_age, most_age, recourse_age : int
         How many sets the frequencies of a node count for.
     rare, decided : float
@@ -128,7 +131,7 @@ class Settings:
     )
     behind: float = 0.7
     catching_up: float = 1.25
-    ahead: float = 8.0
+    ahead: float = 2.0
     begin_with: str = "convex"
     wide: float = 0.5
     narrow: float = 0.01
@@ -139,6 +142,8 @@ class Settings:
     recourse_rounds: int = 3
     far: float = 0.05
     far_rounds: int = 8
+    far_first: int = 180
+    far_patience: int = 45
     start_age: int = 20
     most_age: int = 40
     recourse_age: int = 20

@@ -264,7 +264,7 @@ def _above(row: np.ndarray, bar: float) -> tuple[float, float]:
 
 @outer
 def top_sum(row: np.ndarray, count: int, bar: float, floor: float) -> tuple[float, float]:
-    """Upper bound, all but exact, on the sum of the ``count`` largest entries of ``row``.
+    """Upper bound, all but exact, on the sum of the ``count`` largest entries, or of all if fewer.
 
     Any bar g gives the bound ``count g + sum_k (row_k - g)^+``, convex in g; it is exact when
     ``count`` entries are above g.  With bars from zero (the floor) on it also bounds the sum of any
@@ -275,25 +275,25 @@ def top_sum(row: np.ndarray, count: int, bar: float, floor: float) -> tuple[floa
     -------
     bound, bar : float
     """
-    bar = max(bar, floor)
+    count, bar = min(count, row.size), max(bar, floor)
     above, total = _above(row, bar)
-    best, slope = count * bar + total, count - above
+    value, slope = count * bar + total, count - above
     if slope == 0.0 or (slope > 0.0 and bar == floor):
-        return best, bar
+        return value, bar
     other = row[0]
     for entry in row:
         other = max(other, entry) if slope < 0.0 else min(other, entry)
-    # Of the ends; at the least and the largest entry the slopes on the outside.
+    # Values and slopes at both ends; at the least and the largest entry those beyond it.
     if slope < 0.0:
-        low, at_low, slope_low = bar, best, slope
+        low, at_low, slope_low = bar, value, slope
         high, at_high, slope_high = other, count * other, float(count)
     else:
         low = max(other, floor)
         above, total = _above(row, low)
         at_low, slope_low = count * low + total, count - (above if low > other else row.size)
-        high, at_high, slope_high = bar, best, slope
+        high, at_high, slope_high = bar, value, slope
     for _ in range(12):
-        if slope_low >= 0.0:  # then the low end is the floor
+        if slope_low >= 0.0:  # then nothing lower is better
             break
         bar = (at_low - at_high + slope_high * high - slope_low * low) / (slope_high - slope_low)
         if not low < bar < high:

@@ -23,8 +23,9 @@ the form of the bound by pairs, in which v_j is a pair with one end: so is the c
 from the better of the first games with recourse and by pairs; its answers are by splitting
 (`relaxations.svm.bounds.splitting`), where pairs are more forces beside those of the free anchors.
 Later games leave it where forces go: with R_j = t_j rho_j and rho_j as it is, and no t_j larger
-than it is, no place needs more room than it has, so that all robust boxes become boxes, and
-coordinate ascent finds the answer in a fraction of the time.
+than it is, no place needs more room than it has (but for rates whose budget has to be used up: such
+policies are scaled down), so that all robust boxes become boxes, and coordinate ascent finds the
+answer in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -183,7 +184,10 @@ class JointGame:
         self, dual: Dual, free: np.ndarray, rates: Rates, policy: JointPolicy, mixture: Mixture,
         target: float, rounds: int, stale_rounds: int, patience: Patience,
     ) -> GameBound:
-        """See `relaxations.svm.bounds.game.Game`; without pairs, or places, it is another game."""
+        """See `relaxations.svm.bounds.game.Game`.
+
+        Without pairs it is the game with recourse, without places that by pairs.
+        """
         how = mixture, target, rounds, stale_rounds, patience
         if not policy.push.size:
             found = self.recourse.play(dual, free, rates, policy.base, *how)

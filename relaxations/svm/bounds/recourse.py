@@ -404,11 +404,13 @@ class RecourseTable:
         t[free] = np.clip(t[free], lo[free], hi[free]) if places.size else 0.0
         R[t[free] == 0.0] = 0.0
         width = (hi - lo)[places]
-        for attempt in range(5):
-            up, down = self._pushes(R)
+        up, down = self._pushes(R)
+        for _ in range(4):
             bad = up + down > 0.999 * width
             room = np.where(bad, 0.0, np.minimum(np.maximum(width - up - down, 0.0), 1e3))
-            if attempt == 4 or not room.sum() > 0.0:
+            if not room.sum() > 0.0:  # then all get the same, and everything is scaled down
+                R += _even(t[free] - R.sum(axis=1), places.size)
+                up, down = self._pushes(R)
                 break
             if bad.any():
                 R *= np.where(bad, 0.98 * width / np.maximum(up + down, TINY), 1.0)
@@ -416,8 +418,6 @@ class RecourseTable:
             if not bad.any() and np.abs(missing).max() <= 1e-12 * np.abs(t[free]).max():
                 break
             R += missing[:, None] * (room / room.sum())
-        if not room.sum() > 0.0:
-            R += _even(t[free] - R.sum(axis=1), places.size)
             up, down = self._pushes(R)
         return self._scaled_down(replace(policy, t=t, R=R), up, down)
 

@@ -45,9 +45,10 @@ def largest_sums(
             for k in range(size):
                 part[k] = sign * rows[a, first + k]
             count = min(int(budgets[rate] + ROUNDING), size)
-            floor = -np.inf if exact[rate] else 0.0
-            if count > 0:
-                total, bars[rate] = top_sum(part[:size], count, bars[rate], floor)
+            if count > 0 and exact[rate]:  # a bar far below all entries would cost digits
+                out[a] += top_sum(part[:size], count, part[0], -np.inf)[0]
+            elif count > 0:
+                total, bars[rate] = top_sum(part[:size], count, bars[rate], 0.0)
                 out[a] += total
 
 
