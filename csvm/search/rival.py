@@ -185,7 +185,7 @@ class Plan:
         ahead = math.log2(self.settings.ahead * max(work, mine))
         left = gap - self.pace * (ahead - math.log2(mine))
         its_left = its - 0.5 * self.pace * (ahead - math.log2(max(work, 1.0)))
-        if its > 0.0 and not its_left < (1.0 - chance.share) * left:
+        if not (its <= 0.0 or its_left < (1.0 - chance.share) * left):  # no bounds yet: neither
             return False
         self.search, self.gap, self.pace = rival, 0.0, 0.0
         return True
